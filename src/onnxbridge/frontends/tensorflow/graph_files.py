@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ from onnxbridge import frameworks
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import input_specs
-from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from onnxbridge.hub.io.safe_files import map_file, open_file
 
@@ -89,10 +89,24 @@ def function(
     _set_shapes(part, found, inputs)
     operator_checks.check_nodes(part, label)
     try:
-        if any(n.op in _VARIABLES for n in part.node):
-            part = _with_weights(part, [_node(t) for t in outputs], checkpoint, label)
         with frameworks.quiet():
-            wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part, name=""), [])
+            _rename_functions(part)
+            variables = _variables(part, checkpoint, label)
+            kinds = {n.name: n.op for n in part.node}
+            rest = [n for n in part.node if n.name not in variables]
+            del part.node[:]
+            part.node.extend(rest)
+            for node in part.node:
+                node.attr.pop("_class", None)  # it is placed beside a variable
+
+            def body() -> None:
+                capture = tf.compat.v1.get_default_graph().capture
+                stored = {
+                    f"{n}:0": capture(v.handle) if kinds[n] == "VarHandleOp" else v.read_value() for n, v in variables.items()
+                }  # fmt: skip
+                tf.import_graph_def(part, input_map=stored, name="")
+
+            wrapped = tf.compat.v1.wrap_function(body, [])
             made = wrapped.prune([wrapped.graph.get_tensor_by_name(t) for t in found],
                                  [wrapped.graph.get_tensor_by_name(t) for t in outputs])  # fmt: skip
     except (ValueError, KeyError, tf.errors.OpError) as e:
@@ -118,7 +132,7 @@ def _signature_outputs(graph: Any, name: str, label: str) -> list[str]:
 
 
 def tensor_of(graph: Any, name: str) -> Any:
-    """A tensor of a live graph by its name, "x" for "x:0".
+    """A tensor of a live graph by its name, "x" for "x:0", or by the end of its name if that is unique: "conv/BiasAdd".
 
     Raises:
         UsageError: if there is none.
@@ -129,6 +143,9 @@ def tensor_of(graph: Any, name: str) -> Any:
         import difflib
 
         names = [op.name for op in graph.get_operations() if op.outputs and op.type not in ("Const", "Placeholder", "NoOp")]
+        longer = [n for n in names if n.endswith(f"/{_node(name)}")]
+        if len(longer) == 1:  # Keras names a layer's operators after the model, too
+            return graph.get_tensor_by_name(f"{longer[0]}:{name.partition(':')[2] or 0}")
         near = difflib.get_close_matches(_node(name), names, n=3) or names[-8:]
         raise UsageError(f"the graph has no tensor {name!r}; it has {', '.join(near)}") from None
 
@@ -253,37 +270,46 @@ def _set_shapes(part: Any, found: Sequence[str], inputs: Any) -> None:
             node.attr.pop("_output_shapes", None)
 
 
-def _with_weights(part: Any, outputs: Sequence[str], checkpoint: str, label: str) -> Any:
-    """The graph with its variables as constants, read from a checkpoint. None of its own operators runs for that."""
-    import tensorflow as tf
-    from tensorflow.python.framework import convert_to_constants
+def _rename_functions(part: Any) -> None:
+    """Give the functions of a graph names of its own, since the process may have others of the same names."""
+    tag = hashlib.sha256(part.library.SerializeToString(deterministic=True)).hexdigest()[:12]
+    names = {f.signature.name: f"{f.signature.name}_{tag}" for f in part.library.function}
+    for gradient in part.library.gradient:
+        gradient.function_name = names.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
+    for found in part.library.function:
+        found.signature.name = names[found.signature.name]
+    for node in [*part.node, *(n for f in part.library.function for n in f.node_def)]:
+        node.op = names.get(node.op, node.op)
+        for value in node.attr.values():
+            for called in [value.func] if value.HasField("func") else value.list.func:
+                called.name = names.get(called.name, called.name)
 
-    v1 = tf.compat.v1
-    names = [n.name for n in part.node if n.op in _VARIABLES]
-    if not checkpoint:
+
+def _variables(part: Any, checkpoint: str, label: str) -> dict[str, Any]:
+    """The variables of a graph by name, with the values in a checkpoint."""
+    import tensorflow as tf
+
+    nodes = [n for n in part.node if n.op in _VARIABLES]
+    if nodes and not checkpoint:
+        names = ", ".join(n.name for n in nodes[:3]) + (", ..." if len(nodes) > 3 else "")
         raise UsageError(
-            f"{label}: its variables have no values ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}); freeze the graph, "
-            "or give the .meta file of its checkpoint"
+            f"{label}: its variables have no values ({names}); freeze the graph, or give the .meta file of its checkpoint"
         )
     try:
-        reader = tf.train.load_checkpoint(checkpoint)
+        reader = tf.train.load_checkpoint(checkpoint) if nodes else None
     except (ValueError, tf.errors.OpError) as e:
         raise UsageError(f"{label}: cannot read its checkpoint {checkpoint}: {main_line(e)}") from e
-    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session, frameworks.quiet():
-        tf.import_graph_def(part, name="")
-        for name in names:
-            op = graph.get_operation_by_name(name)
-            key = op.get_attr("shared_name").decode() or name
-            key = key if reader.has_tensor(key) else name
-            if not reader.has_tensor(key):
-                raise UsageError(f"{label}: the checkpoint {checkpoint} has no variable {name!r}")
-            value = v1.placeholder(op.get_attr("dtype"), name="onnxbridge_value")
-            if op.type == "VarHandleOp":
-                assign: Any = tf.raw_ops.AssignVariableOp(resource=op.outputs[0], value=value)
-            else:
-                assign = tf.raw_ops.Assign(ref=op.outputs[0], value=value, validate_shape=False)
-            session.run(assign, {value: reader.get_tensor(key)})
-        return convert_to_constants.convert_variables_to_constants_from_session_graph(session, part, list(outputs))
+    found = {}
+    for node in nodes:
+        assert reader is not None
+        shared = node.attr["shared_name"].s.decode(errors="replace")
+        key = next((k for k in (shared, node.name) if k and reader.has_tensor(k)), None)
+        if key is None:
+            raise UsageError(f"{label}: the checkpoint {checkpoint} has no variable {node.name!r}")
+        value = reader.get_tensor(key)
+        found[node.name] = tf.Variable(value, name=node.name, trainable=value.dtype.kind == "f")
+    return found
 
 
 def checkpoint_of(path: str | os.PathLike[str]) -> str:

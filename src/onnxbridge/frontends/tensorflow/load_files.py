@@ -74,7 +74,8 @@ def _load_keras(path: str | os.PathLike[str], kind: str) -> Any:
             raise UsageError(
                 f"{os.fspath(path)}: contains weights only; build the model in Python, load_weights, and convert the live model"
             ) from e
-        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}") from e
+        hint = "" if keras_2.is_installed() else "; if Keras 2 wrote it, install tf_keras (pip install tf_keras)"
+        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}{hint}") from e
     except (OSError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as e:
         reason = main_line(e)
         raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({reason}); get the file again or save the model again.") from e

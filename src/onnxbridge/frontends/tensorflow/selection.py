@@ -31,12 +31,16 @@ class Selection:
     boundary: Boundary = field(default_factory=Boundary)
 
     def on(self, found: Traced) -> Boundary:
-        """The boundary by the names of the traced inputs and outputs, where users give the name of a tensor ("Identity:0")."""
+        """The boundary by the names of the traced inputs and outputs, where users give a tensor ("Identity:0")."""
         names = {t.name: n for n, t in [*found.inputs, *found.outputs]}
         known = {n for n, _ in [*found.inputs, *found.outputs]}
 
         def own(given: Mapping[str, str]) -> dict[str, str]:
-            return {n if n in known else names.get(n if ":" in n else f"{n}:0", n): v for n, v in given.items()}
+            return {n if n in known else full(n): v for n, v in given.items()}
+
+        def full(name: str) -> str:
+            ends = [n for n in known if n.endswith(f"/{name}")]
+            return names.get(name if ":" in name else f"{name}:0") or (ends[0] if len(ends) == 1 else name)
 
         return Boundary(own(self.boundary.layouts), own(self.boundary.names))
 

@@ -179,6 +179,7 @@ def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
         shape = getattr(model, "_build_input_shape", None) or _built_with(model)
         if shape is None:
             raise UsageError(f"the model {model.name!r} has no known input shapes; pass inputs=...")
+        shape = tuple(shape.as_list()) if hasattr(shape, "as_list") else shape
         inputs = {"input": (shape, model.input_dtype if hasattr(model, "input_dtype") else model.compute_dtype)}
     if isinstance(inputs, Mapping):
         names = list(inputs)

@@ -21,13 +21,17 @@ _CODE = frozenset({"Lambda", "__lambda__", "LambdaCallback"})
 _UNSAFE_FUNCTIONS = re.compile(r".*(py_func|numpy_function|\bio\.|raw_ops|saved_model|debugging|summary|\bdata\.|train\.).*")
 
 
+def is_installed() -> bool:
+    return importlib.util.find_spec("tf_keras") is not None
+
+
 def is_candidate(path: str | os.PathLike[str], kind: str) -> bool:
     """Whether tf_keras is installed and may load a file.
 
     Raises:
         UnsafeFileError: if the file contains code, or names modules other than Keras' own.
     """
-    if importlib.util.find_spec("tf_keras") is None:
+    if not is_installed():
         return False
     text = _configuration(path, kind)
     if text is None:

@@ -132,6 +132,11 @@ class Frontend(_Plugin):
         """
         return {}
 
+    def selected(self, source: Any, options: Mapping[str, Any]) -> Any:
+        """The source as `runner` and `watch` take it where options of `to_hub` select what of it is converted, such as a
+        signature: by default, the source itself."""
+        return source
+
     @abstractmethod
     def runs_here(self) -> bool:
         """Whether `runner` has what it needs on this machine."""

@@ -62,7 +62,8 @@ class SourceModel:
         """What converted models are compared with: the source framework where it runs here, else ONNX Runtime on the hub model,
         a weak reference: an error in reading the source is in both."""
         if device not in self._references:
-            self._references[device] = _reference(self.reader, self.source, self.hub(), device)
+            hub = self.hub()
+            self._references[device] = _reference(self.reader, self.reader.selected(self.source, self.options), hub, device)
         return self._references[device]
 
 

@@ -11,14 +11,14 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Problem, UsageError, merge
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas, source_locations
-from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, StoredValue, all_operators, ref
+from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, all_operators
+from onnxbridge.frontends.tensorflow.graph.tensors import StoredValue, ref
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.ir import provenance
 from onnxbridge.lowering import Ref, lower, resolve
 
 DIRECTION = "TensorFlow to ONNX"
-LOWERED = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class _Values(dict[Hashable, Any]):
         return made
 
 
-def hub_model(traced: Traced) -> ir.Model:
-    """The function as a hub model.
+def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model:
+    """The function as a hub model. Its rules may use operators of these domains outside the standard.
 
     Raises:
         ConversionError: with every operator that cannot be converted.
@@ -71,6 +71,7 @@ def hub_model(traced: Traced) -> ir.Model:
     )
     target = HubTarget(DIRECTION, lambda key: reader.declared.get(key, ("", None, None)))
     op = target.writer
+    op.allowed_domains = domains
     values = _Values(op)
     bound: dict[str, Any] = {}
     inputs = []
@@ -88,7 +89,6 @@ def hub_model(traced: Traced) -> ir.Model:
             state = {True: "parameter", False: "buffer", None: ""}[traced.trainable.get(id(external))]
         bound[internal.name] = Ref(captured_value(external, internal, traced.names, state))
     _refuse_writes(traced, reader)
-    _refuse_lowered_control_flow(traced, reader)
     lower(reader.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
     results = resolve([ref(t, bound, "") for _, t in traced.outputs], values)
     outputs = [op.output(op.constant(r), name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
@@ -108,23 +108,6 @@ def captured_value(external: Any, internal: Any, names: Mapping[int, str], state
         return op_schemas.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
     return StoredValue(name, read, state)
-
-
-def _refuse_lowered_control_flow(traced: Traced, reader: GraphReader) -> None:
-    """Reject TensorFlow 1 control flow operators, whose nesting is not in the graph.
-
-    Raises:
-        ConversionError: with each kind of these operators.
-    """
-    problems = [
-        Problem(op.type, "TensorFlow 1 control flow",
-                "freeze with convert_variables_to_constants_v2(function, lower_control_flow=False), or build the graph after "
-                "tf.compat.v1.enable_control_flow_v2()", (reader.location(op),))
-        for op in traced.graph.get_operations()
-        if op.type.removeprefix("Ref") in LOWERED
-    ]  # fmt: skip
-    if problems:
-        raise ConversionError(DIRECTION, merge(problems))
 
 
 def _refuse_writes(traced: Traced, reader: GraphReader) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,28 +17,35 @@ from onnxbridge.frontends.tensorflow import sources
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
+from onnxbridge.frontends.tensorflow.selection import selection_of
 from onnxbridge.plugin_protocols import Arrays, Run
 
 Result = TypeVar("Result")
 
 
-def runner(source: Any, signature: str | None) -> Run:
+def runner(source: Any) -> Run:
     """Computes outputs with TensorFlow. A SavedModel's operators are checked before it runs.
 
     A source with declared inputs is traced once. Others (subclassed Keras models, functions without a signature) are traced at
     the sizes of the inputs, as for users: code that reads a static size may depend on it.
     """
-    tracer = Tracer(source, signature)
-    return lambda feeds: tracer.with_traced(feeds, lambda found: _computed(found, feeds))
+    tracer = Tracer(source)
+
+    def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+        given = tracer.selection.boundary.feeds(feeds)
+        return tracer.with_traced(given, lambda found: tracer.selection.on(found).results(_computed(found, given)))
+
+    return run
 
 
 class Tracer:
     """A loaded source, traced for inputs where that is needed; each trace is kept."""
 
-    def __init__(self, source: Any, signature: str | None) -> None:
-        self._path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
-        self._loaded = source if self._path is None else sources.load(source)
-        self._signature = signature
+    def __init__(self, source: Any) -> None:
+        chosen = selection_of(source)
+        self._path = os.fspath(chosen.source) if isinstance(chosen.source, (str, os.PathLike)) else None
+        self._loaded = sources.load(chosen.source) if self._path is not None else chosen.source
+        self.selection = chosen if self._path is None else replace(chosen, source=self._loaded, label=self._path)
         self._traced: dict[Any, Traced] = {}
 
     def with_traced(self, feeds: Arrays, use: Callable[[Traced], Result]) -> Result:
@@ -56,7 +64,7 @@ class Tracer:
     def _trace(self, inputs: Any, key: Any) -> Traced:
         if key not in self._traced:
             with frameworks.quiet() if self._path is not None else nullcontext():
-                found = sources.trace(self._loaded, inputs, None, self._signature)
+                found = sources.trace(self.selection, inputs, None)
             if self._path is not None:
                 operator_checks.check_graph(found.graph, self._path)
             self._traced[key] = found

@@ -4,122 +4,99 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
-import sys
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.errors import UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
-from onnxbridge.frontends.tensorflow import input_specs
+from onnxbridge.frontends.tensorflow import graph_files, input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
-from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
+from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.input_specs import Spec
-from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, operator_checks
+from onnxbridge.frontends.tensorflow.load_files import load
+from onnxbridge.frontends.tensorflow.saved_model import operator_checks
+from onnxbridge.frontends.tensorflow.selection import Selection, selection_of
 from onnxbridge.hub.io.detect_format import detect_format
-from onnxbridge.hub.io.zip_archives import open_archive
 from onnxbridge.hub.ir.unique_name import unique_name
 
-# how Keras words security errors
-_SECURITY_ERROR = re.compile(r"safe_mode|unsafe|not allowed|disallowed|security|KerasSaveable", re.IGNORECASE)
-_MODULE = re.compile(r"'module': '(\w+)")
 
-
-def trace(source: Any, inputs: Any = None, dynamic: Any = None, signature: str | None = None) -> Traced:
-    """The source as one traced function.
+def trace(source: Any, inputs: Any = None, dynamic: Any = None) -> Traced:
+    """The source as one traced function, by its own names and layouts.
 
     Raises:
         UsageError: if the inputs do not fit, or are required.
         UnsafeFileError: if a file contains code or other unsafe content.
     """
-    if isinstance(source, (str, os.PathLike)):
-        loaded = load(source)
-        try:
-            with frameworks.quiet():
-                traced = trace(loaded, inputs, dynamic, signature)
-        except (ValueError, TypeError) as e:
-            raise UsageError(f"{os.fspath(source)}: cannot take these inputs: {main_line(e)}") from e
-        operator_checks.check_graph(traced.graph, os.fspath(source))
-        return traced
+    chosen = selection_of(source)
+    if not isinstance(chosen.source, (str, os.PathLike)):
+        return _traced(chosen, inputs, dynamic)
+    chosen = opened(chosen)
+    try:
+        with frameworks.quiet():
+            traced = _traced(chosen, inputs, dynamic)
+    except (ValueError, TypeError) as e:
+        raise UsageError(f"{chosen.label}: cannot take these inputs: {main_line(e)}") from e
+    operator_checks.check_graph(traced.graph, chosen.label)
+    return traced
+
+
+def opened(chosen: Selection) -> Selection:
+    """The selection with what is in its file, instead of a path."""
+    path = os.fspath(chosen.source)
+    checkpoint = chosen.checkpoint or (graph_files.checkpoint_of(path) if detect_format(path) == "metagraph" else "")
+    return replace(chosen, source=load(path), label=path, checkpoint=checkpoint)
+
+
+def _traced(chosen: Selection, inputs: Any, dynamic: Any) -> Traced:
+    if graph_files.is_graph(chosen.source):
+        made = graph_files.function(
+            chosen.source, inputs, chosen.inputs_at, chosen.outputs_at, chosen.checkpoint, chosen.label or "the graph",
+            chosen.signature,
+        )  # fmt: skip
+        return _concrete(made, inputs, dynamic)
+    if chosen.inputs_at or chosen.outputs_at:
+        return _cut(chosen, inputs, dynamic)
+    found = chosen.source
     tf = frameworks.tensorflow()
-    if is_keras(source):
-        return _keras(source, inputs, dynamic)
-    if hasattr(source, "structured_input_signature") and hasattr(source, "graph"):
-        return _concrete(source, inputs, dynamic)
-    if hasattr(source, "get_concrete_function"):
-        return _function(source, inputs, dynamic)
-    signatures = getattr(source, "signatures", None)
+    signatures = getattr(found, "signatures", None)
+    if chosen.signature and not signatures:
+        raise UsageError(f"the source has no signatures, so none is named {chosen.signature!r}")
+    if is_keras(found) and not chosen.signature:
+        return _keras(found, inputs, dynamic)
+    if hasattr(found, "structured_input_signature") and hasattr(found, "graph"):
+        return _concrete(found, inputs, dynamic)
+    if hasattr(found, "get_concrete_function"):
+        return _function(found, inputs, dynamic)
     if signatures:
-        return _concrete(_signature(signatures, signature), inputs, dynamic)
-    if callable(source):
-        own = source.__call__
+        return _concrete(_signature(signatures, chosen.signature or None), inputs, dynamic)
+    if callable(found):
+        own = found.__call__
         own = own if hasattr(own, "get_concrete_function") else tf.function(own, autograph=False)
         return _function(own, inputs, dynamic)
     raise UsageError(
-        f"a {type(source).__module__}.{type(source).__qualname__} has no function to convert; pass the tf.function itself"
+        f"a {type(found).__module__}.{type(found).__qualname__} has no function to convert; pass the tf.function itself"
     )
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """The model in a file or folder: a Keras model, or a loaded SavedModel. No user code in it is run."""
-    tf = frameworks.tensorflow()
-    kind = detect_format(path)
-    if kind == "savedmodel":
-        operator_checks.check(path)
-        try:
-            with frameworks.quiet():  # it logs a traceback about an unreadable fingerprint, and continues
-                return tf.saved_model.load(os.fspath(path))
-        except (AttributeError, ValueError, KeyError) as e:
-            return _by_signatures(tf, os.fspath(path), e)
-        except (OSError, IndexError, tf.errors.OpError) as e:
-            reason = f"its variables are missing or damaged ({main_line(e)})"
-            raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
-    import keras
+def _cut(chosen: Selection, inputs: Any, dynamic: Any) -> Traced:
+    """The part of a function between tensors of its graph, in which called functions are inlined and variables are constants."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    if kind == "keras":
-        open_archive(path, "save the model again with model.save")
-    try:
-        hdf5_checks.check(path, kind)
-        with frameworks.quiet():
-            return keras.saving.load_model(os.fspath(path), compile=False, safe_mode=True)
-    except (ValueError, TypeError) as e:
-        text = str(e).split("Exception encountered: ")[-1]  # the error in an inner layer
-        if _SECURITY_ERROR.search(text) and "lambda" in text.lower():
-            raise UnsafeFileError(
-                f"{os.fspath(path)}: contains Python code (such as a Lambda layer), which is not run; if you trust it, "
-                "load the model and convert the live model."
-            ) from e
-        if _SECURITY_ERROR.search(text) or _names_python(text):
-            reason = main_line(text or repr(e)).split(". ")[0].removesuffix(".")
-            raise UnsafeFileError(f"{os.fspath(path)}: Keras rejects it as unsafe ({reason}); save the model again.") from e
-        if "No model config" in text:
-            raise UsageError(
-                f"{os.fspath(path)}: contains weights only; build the model in Python, load_weights, and convert the live model"
-            ) from e
-        raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}") from e
-    except (OSError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as e:
-        reason = main_line(e)
-        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({reason}); get the file again or save the model again.") from e
-
-
-def _names_python(text: str) -> bool:
-    """Whether what Keras could not find is a module of Python's standard library."""
-    found = _MODULE.search(text)
-    return found is not None and found[1] in sys.stdlib_module_names - {"builtins"}
-
-
-def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
-    """A SavedModel whose objects cannot be restored (old optimizers), loaded through its signatures."""
-    from tensorflow.python.saved_model import load_v1_in_v2
-
-    try:
-        with frameworks.quiet():
-            return load_v1_in_v2.load(path, tags=None)
-    except Exception as e:
-        raise UsageError(f"{path}: TensorFlow cannot load it: {main_line(cause)}") from e
+    whole = _traced(replace(chosen, inputs_at=(), outputs_at=()), None if chosen.inputs_at else inputs, None)
+    with frameworks.quiet():
+        frozen = convert_variables_to_constants_v2(whole.function, lower_control_flow=False)
+    own_outputs = dict(zip((plain_name(t) for t in frozen.outputs), (n for n, _ in whole.outputs), strict=False))
+    own_inputs = dict(zip((plain_name(t) for t in frozen.inputs), (n for n, _ in whole.inputs), strict=False))
+    fetches = [graph_files.tensor_of(frozen.graph, n) for n in chosen.outputs_at] or list(frozen.outputs)
+    feeds = [graph_files.tensor_of(frozen.graph, n) for n in chosen.inputs_at]
+    feeds += graph_files.other_inputs(fetches, feeds, frozen.inputs)
+    found = _concrete(frozen.prune(feeds, fetches), None if not chosen.inputs_at else inputs, dynamic)
+    return replace(
+        found, inputs=[(own_inputs.get(n, n), t) for n, t in found.inputs],
+        outputs=[(own_outputs.get(n, n), t) for n, t in found.outputs],
+    )  # fmt: skip
 
 
 def is_keras(source: Any) -> bool:
@@ -128,6 +105,8 @@ def is_keras(source: Any) -> bool:
 
 def declares_inputs(source: Any) -> bool:
     """Whether a source has declared inputs; a subclassed Keras model only has the sizes of its first call."""
+    if graph_files.is_graph(source):
+        return False  # sizes in a graph may be overridden
     return not is_keras(source) or bool(getattr(source, "inputs", None))
 
 
@@ -200,6 +179,7 @@ def _described(model: Any, inputs: Any, dynamic: Any) -> dict[str, Spec]:
         shape = getattr(model, "_build_input_shape", None) or _built_with(model)
         if shape is None:
             raise UsageError(f"the model {model.name!r} has no known input shapes; pass inputs=...")
+        shape = tuple(shape.as_list()) if hasattr(shape, "as_list") else shape
         inputs = {"input": (shape, model.input_dtype if hasattr(model, "input_dtype") else model.compute_dtype)}
     if isinstance(inputs, Mapping):
         names = list(inputs)

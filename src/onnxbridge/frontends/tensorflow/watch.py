@@ -12,18 +12,20 @@ from onnxbridge import frameworks
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas
-from onnxbridge.frontends.tensorflow.graph.graph_reader import plain_name
+from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.runner import Tracer
 from onnxbridge.plugin_protocols import Arrays
 
 
-def watch(source: Any, signature: str | None, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
+def watch(source: Any, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
     """Call `see` with the name and the value of every tensor of the function's graph, called functions inlined.
 
     The graph runs in ceil(log2(n)) + 1 runs of a part of its values each, so that not all are in memory at once. Values inside
     of loops and branches are not shown.
     """
-    return Tracer(source, signature).with_traced(feeds, lambda found: _watched(found, feeds, see))
+    tracer = Tracer(source)
+    given = tracer.selection.boundary.feeds(feeds)
+    return tracer.with_traced(given, lambda found: _watched(found, given, see))
 
 
 def _watched(found: Traced, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:

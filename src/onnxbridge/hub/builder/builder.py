@@ -52,6 +52,7 @@ class Builder:
         self._where = SourceLocation()
         self._prefix = ""
         self.domains: set[str] = set()
+        self.allowed_domains: frozenset[str] = frozenset()
         self.functions: dict[Hashable, ir.Function] = {}
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
@@ -98,6 +99,26 @@ class Builder:
             self.domains.add(node.domain)
         source_locations.write(node, self._where)
         self._nodes[-1].append(node)
+
+    def custom(
+        self, domain: str, op_type: str, *inputs: Any, dtypes: Sequence[ir.DataType], ranks: Sequence[int | None], **attrs: Any
+    ) -> Any:
+        """Append a node of a domain outside the standard; returns its outputs, whose dtypes and ranks are given.
+
+        Raises:
+            Unsupported: if the user did not allow the domain.
+        """
+        if domain not in self.allowed_domains:
+            raise Unsupported(
+                f"ONNX cannot express it; {op_type} of the domain {domain} can", f"allow that domain: --allow-domain {domain}"
+            )
+        values = [None if i is None else self.constant(i) for i in inputs]
+        node = ir.Node(domain, op_type, values, ir.convenience.convert_attributes(attrs), num_outputs=len(dtypes))
+        for output, dtype, rank in zip(node.outputs, dtypes, ranks, strict=True):
+            output.dtype = dtype
+            output.shape = None if rank is None else ir.Shape([None] * rank)
+        self.append(node)
+        return tuple(node.outputs) if len(dtypes) > 1 else node.outputs[0]
 
     def loses(self, what: str) -> None:
         """Report that the nodes created next are only approximately equivalent.

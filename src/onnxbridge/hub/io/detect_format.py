@@ -20,6 +20,8 @@ _ONNX_TEXT = re.compile(rb"\s*<\s*(?:ir_version|opset_import|producer_name)\b|\s
 _ONNX_JSON = re.compile(rb'\s*\{\s*"(?:irVersion|ir_version|opsetImport|opset_import)"')
 _MXNET_JSON = re.compile(rb'\s*\{\s*"(?:nodes|arg_nodes|heads|node_row_ptr|attrs)"\s*:')
 _MXNET_PARAMS = (0x112).to_bytes(8, "little") + bytes(8)
+_TENSORFLOW_TEXT = re.compile(rb"\s*(?:#[^\n]*\n\s*)*(node|meta_info_def|graph_def)\s*:?\s*\{")
+_TENSORFLOW_OPERATOR = re.compile(rb"_?[A-Z][A-Za-z0-9_>]*")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _ONNX_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _COREML_TYPES = range(200, 4000)
@@ -37,6 +39,9 @@ KINDS = {
     ),
     "keras": ("a Keras model", "give it to the TensorFlow frontend (--from tensorflow)"),
     "savedmodel": ("a TensorFlow SavedModel", "give it to the TensorFlow frontend (--from tensorflow)"),
+    "graphdef": ("a TensorFlow graph (GraphDef)", "give it to the TensorFlow frontend (--from tensorflow)"),
+    "metagraph": ("a TensorFlow MetaGraphDef", "give it to the TensorFlow frontend (--from tensorflow)"),
+    "saved-model-file": ("the saved_model.pb of a SavedModel", "give its folder, which also has the variables"),
     "keras-h5": ("an HDF5 file (old Keras)", "give it to the TensorFlow frontend (--from tensorflow)"),
     "mxnet-symbol": ("an MXNet symbol", "give it to the MXNet frontend with its .params file (--from mxnet)"),
     "mxnet-params": ("MXNet parameters", "give the symbol file as well (--from mxnet)"),
@@ -73,7 +78,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         return kind
     content = map_file(descriptor)
     with memoryview(content) as data:
-        kind = _protobuf_format(data)
+        kind = _tensorflow_format(data) or _protobuf_format(data)
     if not isinstance(content, bytes):
         content.close()
     return "python" if kind == "unknown" and text.endswith(".py") else kind
@@ -126,6 +131,8 @@ def _header_format(head: bytes, file: BinaryIO) -> str:
         return "onnx"
     if _MXNET_JSON.match(head):
         return "mxnet-symbol"
+    if found := _TENSORFLOW_TEXT.match(head):
+        return "graphdef" if found[1] == b"node" else "metagraph"
     return ""
 
 
@@ -172,6 +179,49 @@ def _protobuf_format(data: memoryview) -> str:
     if onnx and 7 in seen:
         return "onnx"
     return "mlmodel" if not onnx and {1, 2} & seen and any(n in _COREML_TYPES for n in seen) else "unknown"
+
+
+def _tensorflow_format(data: memoryview) -> str:
+    """Whether a protobuf message is a TensorFlow graph, a MetaGraphDef or a SavedModel; "" for others."""
+    first = _field(data, 0, len(data))
+    if first is None:
+        return ""
+    number, kind, begin, stop = first
+    if (number, kind) == (1, 2) and _is_node(data, begin, stop):
+        return "graphdef"
+    second = _field(data, stop, len(data))
+    if second is None or second[:2] != (2, 2):
+        return ""
+    if (number, kind) == (1, 2):  # MetaGraphDef: meta_info_def, graph_def
+        return "metagraph" if _is_graph(data, *second[2:]) else ""
+    if (number, kind) == (1, 0):  # SavedModel: schema version, MetaGraphDef
+        inner = _field(data, *second[2:])
+        following = None if inner is None or inner[:2] != (1, 2) else _field(data, inner[3], second[3])
+        is_saved_model = following is not None and following[:2] == (2, 2) and _is_graph(data, *following[2:])
+        return "saved-model-file" if is_saved_model else ""
+    return ""
+
+
+def _field(data: memoryview, start: int, stop: int) -> tuple[int, int, int, int] | None:
+    """The first field of a message: its number, wire type, and where its content begins and ends."""
+    try:
+        for number, kind, _, begin, end in protobuf_weights.fields(data, start, stop, partial=True):
+            return number, kind, begin, end
+    except protobuf_weights.Malformed:
+        pass
+    return None
+
+
+def _is_graph(data: memoryview, begin: int, stop: int) -> bool:
+    node = _field(data, begin, stop)
+    return node is not None and node[:2] == (1, 2) and _is_node(data, *node[2:])
+
+
+def _is_node(data: memoryview, begin: int, stop: int) -> bool:
+    """Whether a message is a node of a TensorFlow graph: it starts with a name and an operator."""
+    name = _field(data, begin, stop)
+    op = None if name is None or name[:2] != (1, 2) else _field(data, name[3], stop)
+    return op is not None and op[:2] == (2, 2) and bool(_TENSORFLOW_OPERATOR.fullmatch(bytes(data[op[2] : op[3]])))
 
 
 def _is_utf8_text(data: bytes) -> bool:

@@ -10,8 +10,22 @@ import onnx_ir as ir
 
 from onnxbridge.errors import SourceLocation
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
-from onnxbridge.frontends.tensorflow.graph import op_schemas
+from onnxbridge.frontends.tensorflow.graph import control_flow_calls, op_schemas
+from onnxbridge.frontends.tensorflow.graph.control_flow_v1 import Branching, ControlFlowV1, Loop, has_control_flow
+from onnxbridge.frontends.tensorflow.graph.loop_shapes import infer_loop_shapes
 from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
+from onnxbridge.frontends.tensorflow.graph.tensors import (
+    StoredValue,
+    is_list,
+    is_stored,
+    plain_name,
+    ref,
+    refs,
+    sizes_of,
+    tensor_array_of,
+    through_identities,
+    written_sizes,
+)
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -20,18 +34,6 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 VIEWS = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 _ALIASES = frozenset({"Identity", "ReadVariableOp"})
 Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
-
-
-@dataclass(frozen=True, eq=False)
-class StoredValue:
-    """The value of a variable, a captured tensor or a constant; `read` returns its array.
-
-    `state` is "parameter", "buffer" or "constant", or empty if TensorFlow does not say.
-    """
-
-    name: str
-    read: Callable[[], Any]
-    state: str = ""
 
 
 @dataclass
@@ -45,15 +47,25 @@ class GraphReader:
     location: Callable[[Any], SourceLocation]
     constants: str = ""
     declared: dict[Hashable, Declared] = field(default_factory=dict)
+    _flows: dict[Any, ControlFlowV1 | None] = field(default_factory=dict)
 
     def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
         """The calls that the outputs need. `bound` maps names of graph tensors to values, and is extended.
 
         Keys are (prefix, tensor name); the operators of a called function have the call's name as prefix.
         """
-        needed, used = _reachable(outputs, bound)
-        for op in needed:
-            if op.type == "Const":
+        outputs = list(outputs)
+        flow = self._control_flow(graph)
+        if flow is not None:
+            units = flow.ordered(outputs, bound)
+            used = {t.name for t in outputs} | {t.name for unit in units for t in flow.inputs_of(unit)}
+        else:
+            units, used = _reachable(outputs, bound)
+        for op in units:
+            if isinstance(op, (Loop, Branching)):
+                assert flow is not None
+                yield control_flow_calls.call(self, flow, op, bound, prefix)
+            elif op.type == "Const":
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _constant(op), self.constants))
             elif op.type == "VarHandleOp":
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _shared(op)))
@@ -72,28 +84,42 @@ class GraphReader:
             else:
                 yield self._operator(op, bound, prefix, used)
 
+    def _control_flow(self, graph: Any) -> ControlFlowV1 | None:
+        """The TensorFlow 1 control flow of a graph, None if it has none."""
+        if graph not in self._flows:
+            self._flows[graph] = None
+            if has_control_flow(graph):
+                infer_loop_shapes(graph)
+                self._flows[graph] = ControlFlowV1(graph)
+        return self._flows[graph]
+
     def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
         known = op_schemas.definition(op.type) or op_schemas.define(op.op_def)
-        inputs = _refs(op_schemas.groups_of(op, known), bound, prefix)
+        inputs = refs(op_schemas.groups_of(op, known), bound, prefix)
         inputs_ = op.node_def.attr
         attrs = {name: op_schemas.plain(inputs_[name]) for name in known.attrs if name in inputs_}
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
             inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
-        outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
+        elif op.type == "TensorArrayV3":
+            attrs["element_shape"] = written_sizes(op)
+        elif op.type in ("TensorArrayWriteV3", "TensorArrayScatterV3"):
+            array = tensor_array_of(op.inputs[0])
+            attrs["dynamic_size"] = array is not None and array.get_attr("dynamic_size")
+        outputs = tuple(self.declare(t, prefix) if t.name in used else None for t in op.outputs)
         return Call(op.type, tuple(inputs), attrs, outputs, self.location(op), known.schema)
 
-    def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
+    def declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)
-        dtype = hub_dtype(tensor.dtype)  # None for a list, whose shape is not that of its elements
+        dtype = None if is_list(tensor) else hub_dtype(tensor.dtype)
         shape = tensor.shape.as_list() if dtype is not None and tensor.shape.rank is not None else None
         self.declared[key] = (prefix + plain_name(tensor), dtype, shape)
         return key
 
     def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
         graph = function(op, op.get_attr("f").name, [t.shape for t in op.inputs])
-        inner = dict(zip((t.name for t in graph.inputs), _refs(op.inputs, bound, prefix), strict=True))
+        inner = dict(zip((t.name for t in graph.inputs), refs(op.inputs, bound, prefix), strict=True))
         inner_prefix = f"{prefix}{op.name}/"
         yield from self.calls(graph, graph.outputs, inner, inner_prefix)
         for outer, result in zip(op.outputs, graph.outputs, strict=True):
@@ -103,10 +129,10 @@ class GraphReader:
         """The convolution as one call; with one spatial axis, it is wrapped in an axis of height 1."""
         known, where = op_schemas.definition(found.conv.type), self.location(op)
         assert known is not None
-        x, filter = _refs([found.x, found.conv.inputs[1]], bound, prefix)
+        x, filter = refs([found.x, found.conv.inputs[1]], bound, prefix)
         inputs_ = found.conv.node_def.attr
         attrs = {n: op_schemas.plain(inputs_[n]) for n in known.attrs if n in inputs_} | found.attrs
-        output = self._declare(op.outputs[0], prefix)
+        output = self.declare(op.outputs[0], prefix)
         if not found.one_axis:
             yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)
             return
@@ -117,22 +143,22 @@ class GraphReader:
 
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches capture outer values."""
-        inputs_ = _refs(op.inputs, bound, prefix)
-        outputs = tuple(self._declare(t, prefix) for t in op.outputs)
+        inputs_ = refs(op.inputs, bound, prefix)
+        outputs = tuple(self.declare(t, prefix) for t in op.outputs)
         shapes = [t.shape for t in op.inputs][1:]
 
         def body(name: str, label: str) -> Body:
             graph = function(op, name, shapes)
             inner = dict(zip((t.name for t in graph.inputs), inputs_[1:], strict=True))
-            return self._body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
+            return self.body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
 
         if "If" in op.type:
             bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
             return Call("If", (inputs_[0],), bodies, outputs, self.location(op), Schema(("cond",)))
         branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
-        return self._case(op, inputs_[0], branches, outputs)
+        return self.case(op, inputs_[0], branches, outputs)
 
-    def _case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
+    def case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
         """The branches as nested Ifs; out-of-range indices select the last."""
         rest = branches[-1]
         where = self.location(op)
@@ -146,40 +172,26 @@ class GraphReader:
 
     def _loop(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
         """A While whose states are the values that its body changes; the others are captured."""
-        inputs_ = _refs(op.inputs, bound, prefix)
+        inputs_ = refs(op.inputs, bound, prefix)
         graphs = {a: function(op, op.get_attr(a).name) for a in ("cond", "body")}
         inputs, results = graphs["body"].inputs, graphs["body"].outputs
-        changed = [i for i, t in enumerate(results) if _through_identities(t) is not inputs[i]]
+        changed = [i for i, t in enumerate(results) if through_identities(t) is not inputs[i]]
         for i, outer in enumerate(op.outputs):
             if i not in changed:
                 bound[outer.name] = inputs_[i]
-        attrs: dict[str, Any] = {"shapes": tuple(_sizes_of(inputs[i]) for i in changed)}
+        attrs: dict[str, Any] = {"shapes": tuple(sizes_of(inputs[i]) for i in changed)}
         for a, graph in graphs.items():
             inner_prefix = f"{prefix}{op.name}/{a}/"
             inner = {t.name: inputs_[i] for i, t in enumerate(graph.inputs) if i not in changed}
             wanted = graph.outputs if a == "cond" else [results[i] for i in changed]
-            attrs[a] = self._body(
-                graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix
-            )
-        outputs = tuple(self._declare(op.outputs[i], prefix) for i in changed)
+            attrs[a] = self.body(graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix)
+        outputs = tuple(self.declare(op.outputs[i], prefix) for i in changed)
         yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.location(op), Schema(("input",)))
 
-    def _body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
+    def body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
         bound |= {name: Ref((p, name)) for p, name in inputs}
         calls = list(self.calls(graph, outputs, bound, prefix))
         return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
-
-
-def _through_identities(tensor: Any) -> Any:
-    """The input of a chain of Identity operators."""
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
-    return tensor
-
-
-def _sizes_of(tensor: Any) -> tuple[int | None, ...] | None:
-    known = hub_dtype(tensor.dtype) is not None and tensor.shape.rank is not None
-    return tuple(tensor.shape.as_list()) if known else None
 
 
 def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
@@ -236,26 +248,6 @@ def element_sizes(items: Any) -> tuple[int, ...] | None:
         if written is not None:
             return written
     return None
-
-
-def plain_name(tensor: Any) -> str:
-    """ "a/b:0" as "a/b"; "a/b:1" unchanged."""
-    return str(tensor.name).removesuffix(":0")
-
-
-def ref(tensor: Any, bound: dict[str, Any], prefix: str) -> Any:
-    """The value bound to a graph tensor."""
-    return bound.get(tensor.name) or Ref((prefix, tensor.name))
-
-
-def _refs(items: Iterable[Any], bound: dict[str, Any], prefix: str) -> list[Any]:
-    return [tuple(_refs(i, bound, prefix)) if isinstance(i, tuple) else ref(i, bound, prefix) for i in items]
-
-
-def is_stored(tensor: Any, bound: dict[str, Any]) -> bool:
-    """Whether a tensor is a variable, a captured value or a constant."""
-    found = bound.get(tensor.name)
-    return isinstance(found, Ref) and isinstance(found.key, StoredValue)
 
 
 def _viewed_weight(tensor: Any, bound: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.shape import int64
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
+from onnxbridge.rules import Ints
 
 INT64 = ir.DataType.INT64
 
@@ -136,3 +137,61 @@ def tensor_list_resize(op, input_handle, size):
     shape = op.Concat(added, op.Shape(input_handle, start=1), axis=0)
     grown = op.Concat(input_handle, op.Expand(np.zeros((), input_handle.dtype.numpy()), shape), axis=0)
     return op.Slice(grown, [0], new_count, [0])
+
+
+# TensorArrays of TensorFlow 1: `flow_in` is the list, and `handle` only names it
+
+
+@rule("TensorArrayV3")
+def tensor_array_v3(
+    op, size, *, dtype, element_shape=None, dynamic_size=False, clear_after_read=True, identical_element_shapes=False,
+    tensor_array_name="",
+):  # fmt: skip
+    if element_shape is None:
+        raise Unsupported("a list with elements of unknown rank", "give the TensorArray an element_shape")
+    made = _zeros(op, size, _element(op, element_shape), dtype)
+    return made, made
+
+
+@rule("TensorArrayReadV3")
+def tensor_array_read_v3(op, handle, index, flow_in, *, dtype):
+    return op.Gather(flow_in, index, axis=0)
+
+
+@rule("TensorArrayWriteV3")
+def tensor_array_write_v3(op, handle, index, value, flow_in, *, dynamic_size):
+    return tensor_list_set_item(op, flow_in, index, value, resize_if_index_out_of_bounds=dynamic_size)
+
+
+@rule("TensorArrayGatherV3")
+def tensor_array_gather_v3(op, handle, indices, flow_in, *, dtype, element_shape=None):
+    return op.Gather(flow_in, indices, axis=0)
+
+
+@rule("TensorArrayScatterV3")
+def tensor_array_scatter_v3(op, handle, indices, value, flow_in, *, dynamic_size):
+    indices = op.Unsqueeze(int64(op, indices), [1])
+    items = _fitted(op, flow_in, op.Gather(value, np.array(0), axis=0))
+    if dynamic_size:
+        added = op.Sub(op.Add(op.ReduceMax(indices, [0], keepdims=0), 1), op.Shape(items, start=0, end=1))
+        shape = op.Concat(op.Max(added, np.array([0], np.int64)), op.Shape(value, start=1), axis=0)
+        items = op.Concat(items, op.Expand(np.zeros((), value.dtype.numpy()), shape), axis=0)
+    return op.ScatterND(items, indices, value)
+
+
+@rule("TensorArraySizeV3")
+def tensor_array_size_v3(op, handle, flow_in):
+    return tensor_list_length(op, flow_in)
+
+
+@rule("TensorArrayConcatV3")
+def tensor_array_concat_v3(op, handle, flow_in, *, dtype, element_shape_except0=None):
+    return tensor_list_concat_v2(op, flow_in, None, None, element_dtype=dtype)
+
+
+@rule("TensorArraySplitV3")
+def tensor_array_split_v3(op, handle, value, lengths: Ints, flow_in):
+    """All elements have the same length, so that splitting is a reshape."""
+    if len(set(lengths)) != 1:
+        raise Unsupported("a TensorArray with elements of different lengths")
+    return op.Reshape(value, op.Concat(np.array([len(lengths), lengths[0]], np.int64), op.Shape(value, start=1), axis=0))

@@ -61,6 +61,16 @@ def check_graph(graph: Any, label: str) -> None:
     _refuse(label, (_label(op.node_def) for op in all_operators(graph) if is_unsafe(op.node_def)))
 
 
+def check_nodes(definition: Any, label: str) -> None:
+    """Reject a GraphDef with operators that access anything outside the model.
+
+    Raises:
+        UnsafeFileError: naming them.
+    """
+    library = [n for f in definition.library.function for n in f.node_def]
+    _refuse(label, (_label(n) for n in [*definition.node, *library] if is_unsafe(n)))
+
+
 def is_unsafe(node: Any) -> bool:
     """Whether a NodeDef's operator accesses anything outside the model."""
     from tensorflow.python.framework import op_def_registry

@@ -17,10 +17,8 @@ def activated(op: Any, x: Any, name: str) -> Any:
         return x
     if name == "RELU":
         return op.Relu(x)
-    if name == "TANH":
-        return op.Tanh(x)
     bounds = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}.get(name)
     if bounds is None:
-        raise Unsupported(f"the fused activation {name}")
+        raise Unsupported(f"the fused activation {name}, which TensorFlow Lite's own kernels ignore")
     low, high = (float(b) if x.dtype.is_floating_point() else b for b in bounds)
     return op.Clip(x, low, high)

@@ -51,7 +51,7 @@ def hub_model(model: Model, signature: Signature, shapes: Shapes) -> ir.Model:
     """
     reader = _Reader(model)
     graph = model.graphs[signature.graph]
-    target = TFLiteTarget(reader.tensor, rule, reader.activations)
+    target = TFLiteTarget(reader.tensor, reader.activations)
     op = target.writer
     values: dict[Hashable, Any] = _Values(reader, op)
     scope: Scope = (signature.graph,)

@@ -89,16 +89,14 @@ def quantize(op: Any, x: Any, q: Quantization, dtype: ir.DataType) -> Any:
     if dtype not in _STORED:
         raise Unsupported(f"a result that is quantized to {dtype.name.lower()}")
     scale, zero_point = parameters(op, q, dtype)
-    axis = q.axis if len(q.scale) > 1 else None
-    return op.QuantizeLinear(x, scale, zero_point, axis=axis, output_dtype=dtype if zero_point is None else None)
+    return op.QuantizeLinear(x, scale, zero_point, axis=q.axis if len(q.scale) > 1 else None)
 
 
 def parameters(op: Any, q: Quantization, dtype: ir.DataType) -> tuple[Any, Any]:
-    """Scale and zero point as ONNX takes them: scalars for a whole tensor, vectors along an axis. A zero point of int8 zeros is
-    omitted where that is ONNX's default."""
+    """Scale and zero point as ONNX takes them: scalars for a whole tensor, vectors along an axis. int32 has no zero point."""
     single = len(q.scale) == 1
     scale = op.constant(q.scale.reshape(()) if single else q.scale)
-    if not q.zero_point.any() and dtype != ir.DataType.UINT8:
+    if dtype == ir.DataType.INT32:
         return scale, None
     zero_point = q.zero_point.reshape(()) if single else q.zero_point
     return scale, op.constant(zero_point.astype(dtype.numpy()), dtype=dtype)

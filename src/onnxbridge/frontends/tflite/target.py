@@ -12,7 +12,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Tensor
 from onnxbridge.frontends.tflite.fused_activation import activated
-from onnxbridge.frontends.tflite.quantized import Quantized, floats, stored
+from onnxbridge.frontends.tflite.quantized import TYPES, Quantized, floats, stored
 from onnxbridge.hub.builder.target import HubTarget, merge_shapes
 from onnxbridge.lowering import Body, Call, Rules, Values
 from onnxbridge.rules import Rule
@@ -22,38 +22,38 @@ DIRECTION = "TensorFlow Lite to ONNX"
 
 class TFLiteTarget(HubTarget):
     """`tensor` returns the tensor behind a key of a value, and `activations` has the fused activations of calls by their first
-    output. `flex` are names of TensorFlow operators that custom operators stand for.
+    output.
 
-    A rule gets floats in place of quantized tensors, and its result is quantized with the parameters of the tensor. Rules of the
-    kind "move" only move values: where the parameters stay the same, their results are not rounded again. Those of the kind
-    "bits" get and return integers.
+    A rule gets floats in place of quantized tensors, and its results are quantized with the parameters of the tensor. Rules of the
+    kind "move", which only move values, get the integers where all parameters are the same, and those of the kind "bits" always.
     """
 
-    def __init__(self, tensor: Callable[[Hashable], Tensor], rules: Rules, activations: Mapping[Hashable, str]) -> None:
+    def __init__(self, tensor: Callable[[Hashable], Tensor], activations: Mapping[Hashable, str]) -> None:
         super().__init__(DIRECTION, lambda key: (tensor(key).name, None, None))
-        self._tensor, self._rules, self._activations = tensor, rules, activations
-        self._moved: Quantized | None = None
+        self._tensor, self._activations = tensor, activations
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         return value.array() if isinstance(value, Quantized) else super().static(key, value)
 
     def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
-        bits = rule.kind == "bits"
-        self._moved = next((a for a in args if isinstance(a, Quantized)), None) if rule.kind == "move" else None
-        moved = self._moved
-        if moved is not None and any(isinstance(a, Quantized) and not a.parameters.equals(moved.parameters) for a in args):
-            self._moved = None
-        results = super().apply(rule, call, stored(self.writer, args) if bits else floats(self.writer, args), attrs)
-        return results
+        on_integers = rule.kind == "bits" or rule.kind == "move" and self._moves_integers(call, args)
+        return super().apply(rule, call, stored(self.writer, args) if on_integers else floats(self.writer, args), attrs)
+
+    def _moves_integers(self, call: Call, args: list[Any]) -> bool:
+        """Whether all quantized inputs and outputs have the same parameters, those of a whole tensor."""
+        found = [(a.parameters, a.dtype) for a in args if isinstance(a, Quantized)]
+        for tensor in (self._tensor(key) for key in call.outputs if key is not None):
+            dtype = hub_dtype(tensor.type)
+            if tensor.quantization is not None and dtype is not None:
+                found.append((tensor.quantization, dtype))
+        q, dtype = found[0] if found else (None, None)
+        return q is not None and len(q.scale) == 1 and not q.block and all(q.equals(o) and t == dtype for o, t in found)
 
     def body(self, body: Body, rules: Rules, values: Values) -> Any:
         run = super().body(body, rules, values)
         return lambda *inputs: floats(self.writer, run(*inputs))
 
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        moved, self._moved = self._moved, None
-        rule = self._rules.get(call.op)
-        bits = rule is not None and rule.kind == "bits"
         bound = []
         for i, (key, result) in enumerate(zip(call.outputs, results, strict=False)):
             if key is None or not isinstance(result, (ir.Value, int, float, bool, np.ndarray)):
@@ -63,31 +63,25 @@ class TFLiteTarget(HubTarget):
             if i == 0 and key in self._activations:
                 result = activated(self.writer, result, self._activations[key])
             tensor = self._tensor(key)
-            if tensor.quantization is None or bits and result.dtype.is_integer():
-                bound.append(self._named(result, tensor))
-            else:
-                bound.append(self._quantized(result, tensor, moved))
+            bound.append(self._named(result, tensor) if tensor.quantization is None else self._quantized(result, tensor))
         return tuple(bound)
 
-    def _quantized(self, result: ir.Value, tensor: Tensor, moved: Quantized | None) -> Any:
+    def _quantized(self, result: ir.Value, tensor: Tensor) -> Any:
         dtype, parameters = hub_dtype(tensor.type), tensor.quantization
         assert parameters is not None and dtype is not None
-        if result.dtype is not None and not result.dtype.is_floating_point():
-            return self._named(result, tensor)  # integers that are counted or compared, with a scale that nothing uses
-        if moved is not None and moved.dtype == dtype and moved.parameters.equals(parameters):
-            result = self.writer.rename(_shaped(result, tensor), f"{tensor.name}.dequantized")
-            return Quantized(parameters, dtype, floats=result)
+        if result.dtype is not None and not result.dtype.is_floating_point():  # moved, counted or compared integers
+            named = self._named(result, tensor)
+            return Quantized(parameters, dtype, named) if tensor.type in TYPES else named
         made = Quantized(parameters, dtype, floats=_shaped(result, tensor))
         integers = self._named(made.stored(self.writer), tensor)
-        made.floats = None
-        self.writer.rename(made.dequantized(self.writer), f"{tensor.name}.dequantized")
-        return Quantized(parameters, dtype, integers, made.floats)
+        found = Quantized(parameters, dtype, integers)
+        self.writer.rename(found.dequantized(self.writer), f"{tensor.name}.dequantized")
+        return found
 
     def _named(self, result: ir.Value, tensor: Tensor) -> ir.Value:
         dtype = hub_dtype(tensor.type)
         if dtype is not None and result.dtype is not None and result.dtype != dtype:
-            if tensor.quantization is None or result.const_value is None:
-                raise TypeError(f"the result is {result.dtype.name}, but the file declares {dtype.name}")
+            raise TypeError(f"the result is {result.dtype.name}, but the file declares {dtype.name}")
         return self.writer.rename(_shaped(result, tensor), tensor.name)
 
 

@@ -6,12 +6,12 @@ from onnxbridge.frontends.tflite.fused_activation import activated
 from onnxbridge.frontends.tflite.ops import rule
 
 
-@rule("RELU", kind="move")
+@rule("RELU")
 def relu(op, x):
     return op.Relu(x)
 
 
-@rule("RELU6", kind="move")
+@rule("RELU6")
 def relu6(op, x):
     return activated(op, x, "RELU6")
 

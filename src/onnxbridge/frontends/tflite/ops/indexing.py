@@ -7,7 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import indexing as tf
 from onnxbridge.frontends.tensorflow.ops.shape import int64
 from onnxbridge.frontends.tflite.ops import rule
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.rules import Float, Ints
 
 
@@ -26,7 +26,7 @@ def embedding_lookup(op, lookup, value):
     return op.Gather(value, lookup, axis=0)
 
 
-@rule("SCATTER_ND", kind="move")
+@rule("SCATTER_ND")
 def scatter_nd(op, indices, updates, shape):
     return tf.scatter_nd(op, indices, updates, shape)
 
@@ -118,9 +118,9 @@ def bucketize(op, input, *, boundaries):
 
 @rule("UNIQUE")
 def unique(op, input, *, idx_out_type=ir.DataType.INT32):
-    """In the order of the first occurrences."""
-    values, _, inverse, _ = op.Unique(input, sorted=0, outputs=4)
-    return values, inverse if idx_out_type == ir.DataType.INT64 else op.Cast(inverse, to=idx_out_type)
+    """In the order of the first occurrences. Runtimes have kernels for int64 among the integers."""
+    values, _, inverse, _ = op.Unique(int64(op, input) if input.dtype.is_integer() else input, sorted=0, outputs=4)
+    return cast(op, values, input.dtype), inverse if idx_out_type == ir.DataType.INT64 else op.Cast(inverse, to=idx_out_type)
 
 
 @rule("SPARSE_TO_DENSE")

@@ -90,7 +90,7 @@ def broadcast_args(op, shape1, shape2):
     return tf.broadcast_args(op, shape1, shape2)
 
 
-@rule("PAD", kind="move")
+@rule("PAD")
 def pad(op, input, paddings):
     return tf.pad(op, input, paddings)
 
@@ -105,17 +105,17 @@ def mirror_pad(op, input, paddings: Array, *, mode="REFLECT"):
     return tf.mirror_pad(op, input, paddings, mode=mode)
 
 
-@rule("SPACE_TO_DEPTH", kind="move")
+@rule("SPACE_TO_DEPTH")
 def space_to_depth(op, input, *, block_size=0):
     return tf.space_to_depth(op, input, block_size=block_size)
 
 
-@rule("DEPTH_TO_SPACE", kind="move")
+@rule("DEPTH_TO_SPACE")
 def depth_to_space(op, input, *, block_size=0):
     return tf.depth_to_space(op, input, block_size=block_size)
 
 
-@rule("SPACE_TO_BATCH_ND", kind="move")
+@rule("SPACE_TO_BATCH_ND")
 def space_to_batch_nd(op, input, block_shape: Ints, paddings: Array):
     return tf.space_to_batch_nd(op, input, block_shape, paddings)
 

@@ -34,6 +34,7 @@ EARLY_INFO = re.compile(rb"(I0000 |WARNING: All log messages before absl::Initia
 INSTALL = {
     "torch": "pip install torch safetensors",
     "tensorflow": "pip install tensorflow-cpu keras",
+    "ai_edge_litert": "pip install ai-edge-litert",
     "coremltools": "pip install coremltools",
     "mxnet": "pip install mxnet==1.9.1 'numpy<1.24'",
     "PIL": "pip install pillow",

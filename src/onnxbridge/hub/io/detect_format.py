@@ -43,6 +43,7 @@ KINDS = {
     "metagraph": ("a TensorFlow MetaGraphDef", "give it to the TensorFlow frontend (--from tensorflow)"),
     "saved-model-file": ("the saved_model.pb of a SavedModel", "give its folder, which also has the variables"),
     "keras-h5": ("an HDF5 file (old Keras)", "give it to the TensorFlow frontend (--from tensorflow)"),
+    "tflite": ("a TensorFlow Lite model", "give it to the TensorFlow Lite frontend (--from tflite)"),
     "mxnet-symbol": ("an MXNet symbol", "give it to the MXNet frontend with its .params file (--from mxnet)"),
     "mxnet-params": ("MXNet parameters", "give the symbol file as well (--from mxnet)"),
     "mlpackage": ("a Core ML package", "give it to the Core ML frontend (--from coreml)"),
@@ -121,6 +122,8 @@ def _header_format(head: bytes, file: BinaryIO) -> str:
         return _zip_format(file)
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return "keras-h5"
+    if head[4:8] == b"TFL3":
+        return "tflite"
     if head.startswith(_MXNET_PARAMS):
         return "mxnet-params"
     if _PICKLE.match(head):

@@ -8,6 +8,7 @@ from onnx_ir.passes import common
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.frameworks.log_suppression import loggers_disabled
 from onnxbridge.hub.ir.fold import forget_formulas
+from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
 from onnxbridge.hub.passes.convolutions.fuse_conv_bias import fuse_conv_bias
@@ -20,6 +21,7 @@ from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
+from onnxbridge.hub.passes.transposes.transpose_quantized import transpose_quantized
 from onnxbridge.hub.patterns import canonicalize
 
 __all__ = ["clean", "infer", "inline"]
@@ -94,6 +96,7 @@ def clean(model: ir.Model) -> ir.Model:
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)
+    transpose_quantized(model, names_in(model))
     push_transposes(model)
     decompose_batch_norm(model)
     unused(model)

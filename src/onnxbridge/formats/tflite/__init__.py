@@ -1,0 +1,1 @@
+"""Reads TensorFlow Lite files without TensorFlow."""

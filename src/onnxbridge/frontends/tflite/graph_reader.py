@@ -1,0 +1,159 @@
+"""A TensorFlow Lite model as calls to lower, and the hub model made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.errors import LimitError, SourceLocation, UnsafeFileError, UsageError
+from onnxbridge.formats.tflite import constants
+from onnxbridge.formats.tflite.dtypes import NOT_TENSORS, hub_dtype
+from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
+from onnxbridge.formats.tflite.read_model import ENUMS
+from onnxbridge.frontends.tflite.ops import rule
+from onnxbridge.frontends.tflite.quantized import TYPES, Quantized
+from onnxbridge.frontends.tflite.target import TFLiteTarget
+from onnxbridge.lowering import Body, Call, Ref, lower, resolve
+
+Shapes = Mapping[str, Sequence[int | str | None]]
+Scope = tuple[Hashable, ...]
+
+# They control speed and the precision of kernels, repeat sizes or check indices: they do not affect the result.
+IRRELEVANT = frozenset({
+    "asymmetric_quantize_inputs", "pot_scale_int16", "quantized_bias_type", "quant_spec", "validate_indices", "in_data_type",
+    "values_count",
+})  # fmt: skip
+# Options that are the indices of subgraphs, and the parameters of rules that get them.
+SUBGRAPHS = {
+    "IF": {"then_subgraph_index": "then_branch", "else_subgraph_index": "else_branch"},
+    "WHILE": {"cond_subgraph_index": "cond", "body_subgraph_index": "body"},
+    "STABLEHLO_COMPOSITE": {"decomposition_subgraph_index": "decomposition"},
+}
+# Operators whose activation is part of what they compute in each step.
+RECURRENT = frozenset({
+    "LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+    "BIDIRECTIONAL_SEQUENCE_RNN",
+})  # fmt: skip
+MAX_CALLS = 1_000_000
+"""Operators of a model with its subgraphs inlined."""
+_MAX_NESTING = 32
+
+
+def hub_model(model: Model, signature: Signature, shapes: Shapes) -> ir.Model:
+    """A graph of the model as a hub model; `shapes` are those of its inputs, by name, where they differ from the file's.
+
+    Raises:
+        ConversionError: with every operator that cannot be converted.
+        UsageError: for inputs that ONNX does not have.
+        LimitError: for more than `MAX_CALLS` operators.
+    """
+    reader = _Reader(model)
+    graph = model.graphs[signature.graph]
+    target = TFLiteTarget(reader.tensor, reader.activations)
+    op = target.writer
+    values: dict[Hashable, Any] = _Values(reader, op)
+    scope: Scope = (signature.graph,)
+    for name, _ in (*signature.inputs, *signature.outputs):
+        op.reserve(name)
+    inputs = []
+    for name, index in signature.inputs:
+        tensor = graph.tensors[index]
+        dtype = hub_dtype(tensor.type)
+        if dtype is None or tensor.type in NOT_TENSORS:
+            raise UsageError(f"{model.path}: the input {name!r} is a {tensor.type.lower()}, which ONNX does not support")
+        made = _input(op, name, dtype, shapes.get(name, tensor.sizes))
+        quantized = tensor.quantization is not None and tensor.type in TYPES
+        values[scope, index] = Quantized(tensor.quantization, dtype, made) if quantized else made  # type: ignore[arg-type]
+        inputs.append(made)
+    lower(reader.calls(graph, scope), rule, values, target)
+    results = resolve([Ref((scope, index)) for _, index in signature.outputs], values)
+    outputs = []
+    for result, (name, _) in zip(results, signature.outputs, strict=True):
+        outputs.append(op.output(op.constant(result.stored(op) if isinstance(result, Quantized) else result), name))
+    return op.model(inputs, outputs)
+
+
+def _input(op: Any, name: str, dtype: ir.DataType, sizes: Any) -> ir.Value:
+    op._reserved.discard(name)
+    op._names.discard(name)
+    made: ir.Value = op.input(name, dtype, sizes)
+    return made
+
+
+class _Values(dict[Hashable, Any]):
+    """The hub's values by (scope, tensor); a constant is made when it is first used."""
+
+    def __init__(self, reader: _Reader, op: Any) -> None:
+        super().__init__()
+        self._reader, self._op = reader, op
+
+    def __missing__(self, key: Hashable) -> Any:
+        tensor = self._reader.tensor(key)
+        found = constants.constant(self._reader.model.path, tensor)
+        if found is None:
+            raise KeyError(key)
+        made: Any = self._op.constant(found, tensor.name)
+        q = tensor.quantization
+        if q is not None and tensor.type in TYPES:
+            scope = key[0]  # type: ignore[index]
+            blocks = None
+            if q.block:
+                scales, zero_points = int(q.scale[0]), int(q.zero_point[0])
+                blocks = self[scope, scales], self[scope, zero_points] if zero_points >= 0 else None
+            made = Quantized(q, made.dtype, made, reusable=False, blocks=blocks)
+        self[key] = made
+        return made
+
+
+class _Reader:
+    """Reads graphs as calls, with subgraphs as bodies. A key is (scope, index of a tensor); a scope starts with its graph's
+    index and ends in the path of operators through which a subgraph is reached."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.activations: dict[Hashable, str] = {}
+        self._count = 0
+
+    def tensor(self, key: Any) -> Tensor:
+        scope, index = key
+        return self.model.graphs[scope[0]].tensors[index]
+
+    def calls(self, graph: Graph, scope: Scope) -> Iterator[Call]:
+        for i, operator in enumerate(graph.operators):
+            self._count += 1
+            if self._count > MAX_CALLS:
+                raise LimitError(f"{self.model.path}: has more than {MAX_CALLS} operators with its subgraphs.")
+            yield self._call(graph, operator, scope, i)
+
+    def _call(self, graph: Graph, operator: Operator, scope: Scope, position: int) -> Call:
+        outputs = tuple((scope, o) if o >= 0 else None for o in operator.outputs)
+        attrs: dict[str, Any] = {}
+        subgraphs = SUBGRAPHS.get(operator.name, {})
+        for name, value in operator.options.items():
+            if name in subgraphs:
+                attrs[subgraphs[name]] = self._body(value, scope, (position, name))
+            elif name == "fused_activation_function" and operator.name not in RECURRENT:
+                if value != "NONE" and outputs:
+                    self.activations[outputs[0]] = value
+            elif ENUMS.get(name) == "TensorType" and name not in IRRELEVANT:
+                attrs[name] = hub_dtype(value)
+            elif name not in IRRELEVANT:
+                attrs[name] = value
+        if operator.is_custom and operator.custom_options:
+            attrs["custom_options"] = operator.custom_options
+        inputs = tuple(Ref((scope, i)) if i >= 0 else None for i in operator.inputs)
+        name = next((graph.tensors[o].name for o in operator.outputs if o >= 0), operator.name)
+        return Call(operator.name, inputs, attrs, outputs, SourceLocation(node=name))
+
+    def _body(self, index: Any, scope: Scope, step: tuple[int, str]) -> Body:
+        if not 0 <= index < len(self.model.graphs):
+            raise UnsafeFileError(f"{self.model.path}: refers to a subgraph that it does not have; get the file again.")
+        if len(scope) > _MAX_NESTING:
+            raise LimitError(f"{self.model.path}: nests more than {_MAX_NESTING} subgraphs.")
+        graph = self.model.graphs[index]
+        inner: Scope = (index, *scope[1:], (scope[0], *step))
+        return Body(
+            tuple((inner, i) for i in graph.inputs), list(self.calls(graph, inner)), tuple(Ref((inner, o)) for o in graph.outputs)
+        )

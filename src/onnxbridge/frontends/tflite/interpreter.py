@@ -1,0 +1,111 @@
+"""Runs a model in TensorFlow Lite's interpreter: ai-edge-litert's, or that of an installed TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxbridge import frameworks
+from onnxbridge.errors import UsageError, VerificationError, first_line
+from onnxbridge.formats.tflite.model import Model, Signature
+from onnxbridge.formats.tflite.read_model import read
+from onnxbridge.formats.tflite.schema import PACKAGE
+from onnxbridge.frontends.tflite.signatures import signature_of
+from onnxbridge.plugin_protocols import Arrays, Run
+
+
+def is_installed() -> bool:
+    return any(importlib.util.find_spec(package) is not None for package in (PACKAGE, "tensorflow"))
+
+
+def require() -> None:
+    """Check that an interpreter is installed.
+
+    Raises:
+        MissingFrameworkError: with the command that installs one.
+    """
+    if not is_installed():
+        frameworks.missing(PACKAGE)
+
+
+def runner(path: str | os.PathLike[str], key: str | None) -> Run:
+    """Runs a signature. Variables, such as the states of recurrent layers, start at their initial values in every run."""
+    model = read(path)
+    signature = signature_of(model, key)
+    interpreter = _interpreter(path)
+    return lambda feeds: _run(interpreter, model, signature, feeds)
+
+
+def watch(path: str | os.PathLike[str], key: str | None, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
+    """Call `see` with every tensor of the graph that the interpreter shows; False for a signature of another graph than the
+    first, whose tensors it does not show."""
+    model = read(path)
+    signature = signature_of(model, key)
+    if signature.graph:
+        return False
+    interpreter = _interpreter(path, experimental_preserve_all_tensors=True)
+    _run(interpreter, model, signature, feeds)
+    for index, tensor in enumerate(model.graphs[0].tensors):
+        if tensor.data is None:
+            try:
+                value = interpreter.get_tensor(index)
+            except ValueError:  # a tensor that no kernel has computed
+                continue
+            see(tensor.name, value)
+            if tensor.quantization is not None and not tensor.quantization.block:
+                see(f"{tensor.name}.dequantized", _dequantized(value, tensor.quantization))
+    return True
+
+
+def _dequantized(value: Any, q: Any) -> np.ndarray[Any, Any]:
+    along = [-1 if i == q.axis and len(q.scale) > 1 else 1 for i in range(value.ndim)]
+    found = (value.astype(np.float32) - q.zero_point.reshape(along)) * q.scale.reshape(along)
+    return np.asarray(found, np.float32).reshape(value.shape)
+
+
+def _interpreter(path: str | os.PathLike[str], **options: Any) -> Any:
+    """A reference that computes without delegates, whose rounding depends on the processor."""
+    if importlib.util.find_spec(PACKAGE) is not None:
+        from ai_edge_litert import interpreter as module
+    else:
+        from tensorflow.lite.python import interpreter as module
+
+    try:
+        with frameworks.quiet():
+            return module.Interpreter(
+                os.fspath(path), num_threads=1,
+                experimental_op_resolver_type=module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, **options,
+            )  # fmt: skip
+    except (ValueError, RuntimeError) as error:
+        raise VerificationError(f"TensorFlow Lite cannot load the model: {first_line(error)}") from error
+
+
+def _run(interpreter: Any, model: Model, signature: Signature, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    missing = [name for name, _ in signature.inputs if name not in feeds]
+    if missing:
+        raise UsageError(f"the inputs are {', '.join(n for n, _ in signature.inputs)}; {', '.join(missing)} is missing")
+    tensors = model.graphs[signature.graph].tensors
+    try:
+        with frameworks.quiet():
+            if signature.graph:
+                return _run_signature(interpreter, signature, feeds)
+            for name, index in signature.inputs:
+                if tensors[index].type != "STRING":
+                    interpreter.resize_tensor_input(index, np.shape(feeds[name]))
+            interpreter.allocate_tensors()
+            interpreter.reset_all_variables()
+            for name, index in signature.inputs:
+                interpreter.set_tensor(index, np.asarray(feeds[name]))
+            interpreter.invoke()
+            return {name: np.asarray(interpreter.get_tensor(index)) for name, index in signature.outputs}
+    except (ValueError, RuntimeError) as error:
+        raise VerificationError(f"TensorFlow Lite cannot run the model: {first_line(error)}") from error
+
+
+def _run_signature(interpreter: Any, signature: Signature, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    found = interpreter.get_signature_runner(signature.key)(**{name: feeds[name] for name, _ in signature.inputs})
+    return {name: np.asarray(found[name]) for name, _ in signature.outputs}

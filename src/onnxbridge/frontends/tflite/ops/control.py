@@ -1,0 +1,45 @@
+"""Branches and loops; subgraphs arrive as callables."""
+
+import onnx_ir as ir
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tflite.ops import rule
+from onnxbridge.rules import Outputs
+
+
+def _truth(op, x):
+    x = op.Reshape(x, []) if x.shape is None or len(x.shape) else x
+    return x if x.dtype == ir.DataType.BOOL else op.Cast(x, to=ir.DataType.BOOL)
+
+
+@rule("IF")
+def if_(op, cond, *inputs, then_branch, else_branch, outputs: Outputs):
+    made = op.If(
+        _truth(op, cond), then_branch=lambda: then_branch(*inputs), else_branch=lambda: else_branch(*inputs),
+        outputs=len(outputs),
+    )  # fmt: skip
+    return made
+
+
+@rule("WHILE")
+def while_(op, *input, cond, body):
+    def loop_body(iteration, condition, *states):
+        results = body(*states)
+        return _truth(op, cond(*results)[0]), *results
+
+    return op.Loop(None, _truth(op, cond(*input)[0]), *input, body=loop_body, outputs=len(input))
+
+
+@rule("STABLEHLO_COMPOSITE")
+def stablehlo_composite(
+    op, *inputs, decomposition, name="", composite_attributes=(), composite_attributes_format=0, version=0
+):
+    """The composite's own decomposition."""
+    return tuple(decomposition(*inputs))
+
+
+@rule("CALL_ONCE", limits="without variables and tables")
+def call_once(op, *, init_subgraph_index):
+    raise Unsupported(
+        "variables or tables that are initialized when the model is loaded", "freeze the variables before conversion to TensorFlow Lite"
+    )

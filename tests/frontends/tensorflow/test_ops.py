@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from onnxbridge.frontends.tensorflow.ops import rule
+from tests.frontends.tensorflow import cases_images, cases_rows, cases_runtime_values  # noqa: F401  they add to SAMPLES
 from tests.frontends.tensorflow.compare import agree
 from tests.frontends.tensorflow.samples import SAMPLES, Input, Sample
 

@@ -47,7 +47,7 @@ def transform(op: Any, x: Complex, axes: Sequence[int], *, inverse: bool = False
     if not inverse:
         return y
     count = element_count(op, x, axes)  # ONNX's inverse divides by it
-    return scale(op, y, op.constant(np.asarray(count, y.real.dtype.numpy())) if isinstance(count, float) else op.CastLike(count, y.real))
+    return divide_by_count(op, y, 1 / count if isinstance(count, float) else op.Reciprocal(count))
 
 
 def _in_double(op: Any, x: Any, size: Any, function: Callable[[Any], Any]) -> Any:

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tests.frontends.tensorflow.samples import S, const, f32, fed, i32, u8
+from tests.frontends.tensorflow.samples import S, const, f32, f64, fed, i32, u8
 
 _rng = np.random.default_rng(3)
 _low = _rng.uniform(0, 8, (12, 2))
@@ -37,3 +37,21 @@ for _dtype in (np.int32, np.int16, np.int8, np.float64):
 
 for _factor in (1.0, 0.3):
     S("FusedBatchNormV3", x=f32(2, 3, 4, 5), scale=const(5, low=0.5), offset=const(5), mean=const(5), variance=const(5, low=0.5, high=2), is_training=True, epsilon=1e-3, exponential_avg_factor=_factor, outputs=(0, 1, 2))
+
+S("RGBToHSV", images=f32(2, 4, 5, 3, low=0, high=1))
+S("RGBToHSV", images=fed([[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.2], [0.2, 0.5, 0.5], [0.5, 0.2, 0.5]]))
+S("HSVToRGB", images=f32(2, 4, 5, 3, low=0, high=1))
+for _delta in (0.3, -0.7, 1.0):
+    S("AdjustHue", images=f32(2, 4, 5, 3, low=0, high=1), delta=np.float32(_delta))
+for _scale in (0.4, 1.7):
+    S("AdjustSaturation", images=f32(2, 4, 5, 3, low=0, high=1), scale=np.float32(_scale))
+for _corners in (False, True):
+    for _size in ([3, 7], [8, 2], [1, 1], fed([4, 5], np.int32)):
+        S("ResizeArea", images=f32(2, 6, 5, 3), size=_size, align_corners=_corners)
+S("ResizeArea", images=u8(1, 6, 5, 3, dynamic=(1, 2)), size=[3, 4])
+for _padding in ("SAME", "VALID"):
+    S("ExtractImagePatches", images=f32(2, 7, 8, 3, dynamic=(0, 1, 2)), ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding=_padding)
+    S("ExtractImagePatches", images=i32(2, 7, 8, 3), ksizes=[1, 3, 2, 1], strides=[1, 2, 3, 1], rates=[1, 1, 1, 1], padding=_padding)
+    S("ExtractVolumePatches", input=f32(1, 4, 5, 6, 2), ksizes=[1, 2, 3, 2, 1], strides=[1, 1, 2, 2, 1], padding=_padding)
+    S("Dilation2D", input=f32(2, 7, 8, 3), filter=const(3, 2, 3), strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding=_padding)
+    S("Dilation2D", input=f64(1, 5, 5, 2, dynamic=(1, 2)), filter=f64(2, 2, 2), strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=_padding)

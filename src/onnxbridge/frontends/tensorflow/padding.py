@@ -52,8 +52,8 @@ def padded(
 ) -> tuple[Any, Window]:  # fmt: skip
     """The input and the attributes of a convolution.
 
-    The input is padded where ONNX has no attribute for it: with padding SAME, of a dynamic size with dilations, or for a kernel of
-    dynamic size.
+    The input is padded where ONNX has no attribute for it: with padding SAME, if its size is dynamic and there are dilations, or
+    if the size of the kernel is dynamic.
     """
     dynamic = any(not isinstance(s, int) for s in (*list(x.shape)[2:], *kernel))
     if padding != "SAME" or not dynamic or (all(d == 1 for d in dilations) and all(isinstance(k, int) for k in kernel)):

@@ -82,7 +82,8 @@ class GraphReader:
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
             inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
         outputs = tuple(self._declare(t, prefix) if t.name in used else None for t in op.outputs)
-        return Call(op.type, tuple(inputs), attrs, outputs, self.location(op), known.schema)
+        name = f"complex::{op.type}" if any(t.dtype.is_complex for t in (*op.inputs, *op.outputs)) else op.type
+        return Call(name, tuple(inputs), attrs, outputs, self.location(op), known.schema)
 
     def _declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)

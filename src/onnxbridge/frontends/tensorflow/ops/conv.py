@@ -28,7 +28,8 @@ def _convolve(op, x, filter, strides, padding, explicit, data_format, dilations)
     n = rank(filter) - 2
     kernel, within = [op.size(filter, i) for i in range(n)], filter.shape[n]
     weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
-    x, attrs = padded(op, x, kernel, spatial(strides, data_format), spatial(dilations, data_format), padding, explicit, data_format)
+    strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
+    x, attrs = padded(op, x, kernel, strides, dilations, padding, explicit, data_format)
     known = kernel if all(isinstance(k, int) for k in kernel) else None
     return last(op, op.Conv(x, weight, group=_groups(x.shape[1], within), kernel_shape=known, **attrs), data_format)
 

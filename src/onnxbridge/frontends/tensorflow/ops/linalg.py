@@ -1,13 +1,14 @@
 """Matrix products."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.ir.values import rank
 
 
-def _transposed(op, x, transpose):
+def transposed(op, x, transpose):
     if not transpose:
         return x
     n = rank(x)
@@ -16,16 +17,17 @@ def _transposed(op, x, transpose):
 
 @rule("MatMul")
 def mat_mul(op, a, b, *, transpose_a=False, transpose_b=False):
-    return op.MatMul(_transposed(op, a, transpose_a), _transposed(op, b, transpose_b))
+    return op.MatMul(transposed(op, a, transpose_a), transposed(op, b, transpose_b))
 
 
 @rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_mat_mul_v2(op, x, y, *, adj_x=False, adj_y=False, Tout=None):
-    if Tout is not None and Tout != x.dtype:
-        raise Unsupported("a product with another output type")
-    if x.dtype.name.startswith("COMPLEX"):
-        raise Unsupported("a product of complex matrices")
-    return op.MatMul(_transposed(op, x, adj_x), _transposed(op, y, adj_y))
+    x, y = transposed(op, x, adj_x), transposed(op, y, adj_y)
+    if Tout in (None, x.dtype) and x.dtype == y.dtype:
+        return op.MatMul(x, y)
+    if Tout == ir.DataType.INT32 and x.dtype.bitwidth == y.dtype.bitwidth == 8:
+        return op.MatMulInteger(x, y)
+    raise Unsupported(f"a product of {x.dtype.name} and {y.dtype.name} as {Tout.name if Tout else 'unknown'}")
 
 
 @rule("Einsum")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import ConversionError, Problem, UsageError, merge
@@ -15,7 +16,10 @@ from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, all_
 from onnxbridge.frontends.tensorflow.graph.tensors import StoredValue, ref
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
+from onnxbridge.hub.decompositions.complex_numbers import pairs as complex_pairs
+from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
 from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.values import undetermined
 from onnxbridge.lowering import Ref, lower, resolve
 
 DIRECTION = "TensorFlow to ONNX"
@@ -52,6 +56,10 @@ class _Values(dict[Hashable, Any]):
         if not isinstance(key, StoredValue):
             raise KeyError(key)
         read = key.read()
+        if read.dtype.kind == "c":
+            parts = ((read.real, "real"), (read.imag, "imag"))
+            made = self[key] = Complex(*(self._op.constant(np.ascontiguousarray(p), f"{key.name}.{n}") for p, n in parts))
+            return made
         made = self[key] = self._op.constant(read, key.name)
         if key.state and made.const_value is not None:
             provenance.set_state(made.const_value, key.state)
@@ -79,8 +87,9 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
         dtype = hub_dtype(tensor.dtype)
         if dtype is None:
             raise UsageError(f"the input {name!r} is a {tensor.dtype.name}, which ONNX does not support")
-        made = op.input(name, dtype, shape)
-        values["input", name] = made
+        part = complex_pairs.PART_DTYPE.get(dtype)
+        made = op.input(name, part or dtype, [*(shape or ()), 2] if part else shape)
+        values["input", name] = complex_pairs.split(op, made) if part else made
         bound[tensor.name] = Ref(("input", name))
         inputs.append(made)
     for external, internal in traced.captures:
@@ -91,7 +100,9 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
     _refuse_writes(traced, reader)
     lower(reader.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
     results = resolve([ref(t, bound, "") for _, t in traced.outputs], values)
-    outputs = [op.output(op.constant(r), name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
+    results = [complex_pairs.join(op, r) if isinstance(r, Complex) else op.constant(r) for r in results]
+    _refuse_undetermined(traced, results)
+    outputs = [op.output(r, name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
     return op.model(inputs, outputs)
 
 
@@ -108,6 +119,21 @@ def captured_value(external: Any, internal: Any, names: Mapping[int, str], state
         return op_schemas.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
     return StoredValue(name, read, state)
+
+
+def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
+    """Reject outputs that a factorization does not determine.
+
+    Raises:
+        ConversionError: with each of these outputs.
+    """
+    problems = [
+        Problem(f"output {name!r}", reason, "return something that does not depend on these signs")
+        for result, (name, _) in zip(results, traced.outputs, strict=True)
+        if (reason := undetermined(result))
+    ]
+    if problems:
+        raise ConversionError(DIRECTION, problems)
 
 
 def _refuse_writes(traced: Traced, reader: GraphReader) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import channels_last
 
 Window = dict[str, Any]
@@ -43,3 +44,23 @@ def same_total(size: Any, kernel: int, stride: int, dilation: int) -> int | None
     if isinstance(size, int):
         return max((-(-size // stride) - 1) * stride + extent - size, 0)
     return max(extent - 1, 0) if stride == 1 else 0 if extent == 1 else None
+
+
+def padded(
+    op: Any, x: Any, kernel: Sequence[Any], strides: Sequence[int], dilations: Sequence[int], padding: str,
+    explicit: Sequence[int] = (), data_format: str = "NHWC",
+) -> tuple[Any, Window]:  # fmt: skip
+    """The input and the attributes of a convolution.
+
+    The input is padded where ONNX has no attribute for it: with padding SAME, if its size is dynamic and there are dilations, or
+    if the size of the kernel is dynamic.
+    """
+    dynamic = any(not isinstance(s, int) for s in (*list(x.shape)[2:], *kernel))
+    if padding != "SAME" or not dynamic or (all(d == 1 for d in dilations) and all(isinstance(k, int) for k in kernel)):
+        return x, window(x, kernel, strides, dilations, padding, explicit, data_format)
+    around = [
+        sizes.same_padding(op, op.size(x, i + 2), k, s, d)[1:]
+        for i, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True))
+    ]
+    pads = op.dims([0, 0, *(p[0] for p in around), 0, 0, *(p[1] for p in around)])
+    return op.Pad(x, pads), {"strides": list(strides), "dilations": list(dilations)}

@@ -75,8 +75,20 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     missing = [name for name, _ in found.inputs if name not in feeds]
     if missing:
         raise UsageError(f"the inputs are {', '.join(n for n, _ in found.inputs)}; {', '.join(missing)} is missing")
-    results = found.call([tf.constant(feeds[name], t.dtype) for name, t in found.inputs])
-    return {name: op_schemas.eager_array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
+    results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
+    return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
+
+
+def _tensor(array: Any, dtype: Any) -> Any:
+    """A feed as a tensor; a complex one is fed as real and imaginary parts along the last axis, as in the hub."""
+    if dtype.is_complex and not np.iscomplexobj(array):
+        return tf.complex(*(tf.constant(np.asarray(array)[..., i], dtype.real_dtype) for i in (0, 1)))
+    return tf.constant(array, dtype)
+
+
+def _array(tensor: Any) -> np.ndarray[Any, Any]:
+    found = op_schemas.eager_array(tensor)
+    return np.stack([found.real, found.imag], axis=-1) if tensor.dtype.is_complex else found
 
 
 def _as_inputs(source: Any, feeds: Arrays) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
 from onnxbridge.hub.ir import fold
 from onnxbridge.lowering import Call, Target
 
@@ -38,10 +39,20 @@ class HubTarget(Target):
         return self.writer.scope("" if key is None else self._declared(key)[0], call.location)
 
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        for key, r in zip(call.outputs, results, strict=False):
+            if key is not None and isinstance(r, Complex):
+                self._adopt_parts(key, r)
         return tuple(
             r if key is None or not isinstance(r, (ir.Value, int, float, bool, np.ndarray)) else self._adopt(key, r)
             for key, r in zip(call.outputs, results, strict=False)
         )
+
+    def _adopt_parts(self, key: Hashable, result: Complex) -> None:
+        name, _, shape = self._declared(key)
+        for part, suffix in ((result.real, "real"), (result.imag, "imag")):
+            self.writer.rename(part, f"{name}.{suffix}")
+            if part.const_value is None and shape is not None:
+                part.shape = merge_shapes(part.shape, shape)
 
     def _adopt(self, key: Hashable, result: Any) -> Any:
         if not isinstance(result, ir.Value):

@@ -63,3 +63,23 @@ def dtype_name(dtype: ir.DataType) -> str:
 def shape_text(shape: ir.Shape) -> str:
     """A shape with the names of dynamic dimensions, ? for one without: "[N, 3, ?]"."""
     return f"[{', '.join(str(d) if isinstance(d, int) else d.value or '?' for d in shape)}]"
+
+
+_VIEW_OPERATORS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Split"})
+
+
+def undetermined(value: ir.Value) -> str:
+    """The reason why a result is not unique, if a rule has marked it, or the tensor it is a view of, as "undetermined"."""
+    while "undetermined" not in value.meta:
+        node = value.producer()
+        if node is None or node.op_type not in _VIEW_OPERATORS or node.inputs[0] is None:
+            return ""
+        value = node.inputs[0]
+    return str(value.meta["undetermined"])
+
+
+def mark_undetermined(op: Any, x: Any) -> Any:
+    """Mark vectors whose signs (and more, for equal values) a factorization does not determine."""
+    x = op.Identity(x)
+    x.meta["undetermined"] = "the signs of singular vectors and eigenvectors are not unique"
+    return x

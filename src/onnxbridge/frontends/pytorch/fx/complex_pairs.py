@@ -9,46 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.fx.promotion import cast, result_type
+from onnxbridge.hub.decompositions.complex_numbers.pairs import PART_DTYPE, Complex, join, split, zeros
 
-D = ir.DataType
-PART_DTYPE = {D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE}
-"""The dtype of the real and imaginary parts, by complex dtype."""
-_COMPLEX_DTYPE = {part: whole for whole, part in PART_DTYPE.items()}
-
-
-@dataclass(frozen=True)
-class Complex:
-    """The real and imaginary part of a complex tensor, of the same shape and dtype."""
-
-    real: ir.Value
-    imag: ir.Value
-
-    @property
-    def dtype(self) -> ir.DataType:
-        assert self.real.dtype is not None
-        return _COMPLEX_DTYPE[self.real.dtype]
-
-    @property
-    def shape(self) -> ir.Shape:
-        assert self.real.shape is not None
-        return self.real.shape
-
-
-def split(op: Any, pair: Any) -> Complex:
-    """Split a tensor whose last axis holds real and imaginary part."""
-    return Complex(op.Gather(pair, np.int64(0), axis=-1), op.Gather(pair, np.int64(1), axis=-1))
-
-
-def join(op: Any, x: Complex) -> Any:
-    """Stack real and imaginary part in a new last axis."""
-    return op.Concat(op.Unsqueeze(x.real, [-1]), op.Unsqueeze(x.imag, [-1]), axis=-1)
+__all__ = ["PART_DTYPE", "Complex", "join", "on_each_part", "part_dtype", "promote", "split", "to_complex", "zeros"]
 
 
 def to_complex(op: Any, x: Any, part: ir.DataType) -> Complex:
@@ -59,12 +27,6 @@ def to_complex(op: Any, x: Any, part: ir.DataType) -> Complex:
         return Complex(cast(op, x, part), zeros(op, x, part))
     number = complex(x)
     return Complex(cast(op, number.real, part), cast(op, number.imag, part))
-
-
-def zeros(op: Any, x: ir.Value, dtype: ir.DataType) -> Any:
-    """Zeros with the shape of x."""
-    shape = op.dims([op.size(x, i) for i in range(len(x.shape or ()))])
-    return op.ConstantOfShape(shape, value=ir.tensor(np.zeros(1, dtype.numpy())))
 
 
 def part_dtype(*operands: Any) -> ir.DataType:

@@ -18,6 +18,7 @@ from onnxbridge.frontends.pytorch.fx.target import PytorchTarget, Shapes
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir import provenance, source_locations
+from onnxbridge.hub.ir.values import undetermined
 from onnxbridge.lowering import lower, resolve
 
 
@@ -123,7 +124,7 @@ def to_hub(captured: Captured) -> ir.Model:
             # PyTorch's norms compute statistics of half tensors in float32
             if label in mutated and value.dtype != input_dtypes[label]:
                 value = op.Cast(value, to=input_dtypes[label])
-            reason = _undetermined(value)
+            reason = undetermined(value)
             if reason:
                 raise _undetermined_error(label, reason)
             outputs.append(op.output(value, label))
@@ -136,19 +137,6 @@ def to_hub(captured: Captured) -> ir.Model:
         model.metadata_props[provenance.TRAINING] = ", ".join(captured.training)
     model.metadata_props[source_locations.CLASSES] = json.dumps(graph_reader.classes(program.graph.nodes))
     return model
-
-
-_VIEW_OPERATORS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Split"})
-
-
-def _undetermined(value: ir.Value) -> str:
-    """The reason why a result is not unique, if a rule has marked it, or the tensor it is a view of, as "undetermined"."""
-    while "undetermined" not in value.meta:
-        node = value.producer()
-        if node is None or node.op_type not in _VIEW_OPERATORS or node.inputs[0] is None:
-            return ""
-        value = node.inputs[0]
-    return str(value.meta["undetermined"])
 
 
 def _undetermined_error(label: str, reason: str) -> ConversionError:

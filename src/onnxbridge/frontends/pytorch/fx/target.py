@@ -11,8 +11,7 @@ import onnx_ir as ir
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.fx import decompose, graph_reader, library_operators
-from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex
-from onnxbridge.hub.builder.target import HubTarget, merge_shapes
+from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.lowering import Body, Call
 
 Dim = int | str | None
@@ -78,12 +77,6 @@ class PytorchTarget(HubTarget):
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         adopted = super().bind_outputs(call, results)
         for key, result in zip(call.outputs, adopted, strict=False):
-            if isinstance(result, Complex) and key is not None:
-                name, _, shape = self.declared(key)
-                for part, suffix in ((result.real, "real"), (result.imag, "imag")):
-                    self.writer.rename(part, f"{name}.{suffix}")
-                    if part.const_value is None and shape is not None:
-                        part.shape = merge_shapes(part.shape, shape)
             if isinstance(result, ir.Value) and key is not None:
                 self.mark(key, result)
         return adopted

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, promote, promote_to_float, result_type
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
+from onnxbridge.hub.decompositions.complex_numbers import arithmetic as complex_arithmetic
 from onnxbridge.hub.ir import fold
 
 D = ir.DataType
@@ -292,27 +293,12 @@ def lerp(op, self, end, weight):
 
 @rule("aten::atan2", "aten::arctan2")
 def atan2(op, self, other):
-    y, x = promote_to_float(op, self, other)
-    pi, zero = np.asarray(math.pi, x.dtype.numpy()), np.asarray(0, x.dtype.numpy())
-
-    def with_sign_of_y(size):
-        return op.Where(is_negative(y), op.Neg(size), size)
-
-    def is_negative(v):  # true for -0, too
-        return op.Or(op.Less(v, zero), op.And(op.Equal(v, zero), op.Less(op.Reciprocal(v), zero)))
-
-    size = op.Atan(op.Div(op.Abs(y), op.Abs(x)))
-    size = op.Where(op.And(op.Equal(x, zero), op.Equal(y, zero)), zero, size)
-    size = op.Where(op.And(op.IsInf(x), op.IsInf(y)), pi / 4, size)
-    return with_sign_of_y(op.Where(is_negative(x), op.Sub(pi, size), size))
+    return complex_arithmetic.atan2(op, *promote_to_float(op, self, other))
 
 
 @rule("aten::hypot")
 def hypot(op, self, other):
-    a, b = map(op.Abs, promote(op, self, other))
-    large, small = op.Max(a, b), op.Min(a, b)
-    ratio = op.Div(small, op.Where(op.Equal(large, 0.0), 1.0, large))
-    return op.Where(op.Equal(large, math.inf), large, op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0))))
+    return complex_arithmetic.hypot(op, *promote(op, self, other))
 
 
 @rule("aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",

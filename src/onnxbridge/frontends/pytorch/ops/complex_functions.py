@@ -10,20 +10,15 @@ import onnx_ir as ir
 from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, on_each_part, to_complex
 from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import arithmetic, creation, factorization, indexing, masking, rule
-from onnxbridge.frontends.pytorch.ops.complex_numbers import (
-    abs_,
-    add,
+from onnxbridge.frontends.pytorch.ops.complex_numbers import abs_, add, angle, div, mul, sub
+from onnxbridge.hub.decompositions.complex_numbers.arithmetic import (
     add_pairs,
-    angle,
-    div,
     divide,
     exponential,
     logarithm,
-    mul,
     multiply_pairs,
     scale,
     square_root,
-    sub,
 )
 from onnxbridge.hub.decompositions.linalg.factorizations import identity, matrix_transpose
 

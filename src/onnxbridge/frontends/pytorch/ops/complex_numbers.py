@@ -6,6 +6,18 @@ from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
 from onnxbridge.frontends.pytorch.fx.complex_pairs import PART_DTYPE, Complex, on_each_part, part_dtype, promote, to_complex
 from onnxbridge.frontends.pytorch.fx.promotion import cast
 from onnxbridge.frontends.pytorch.ops import arithmetic, creation, image, indexing, linalg, masking, reduction, rule, shape
+from onnxbridge.hub.decompositions.complex_numbers.arithmetic import (
+    add_pairs,
+    cosine,
+    divide,
+    exponential,
+    logarithm,
+    multiply_pairs,
+    scale,
+    sine,
+    square_root,
+    subtract_pairs,
+)
 
 D = ir.DataType
 # operators that move elements or are linear: they apply to each part separately
@@ -27,34 +39,6 @@ _APPLIED_TO_PARTS = {
 for _names in _APPLIED_TO_PARTS.values():
     for _name in _names.split():
         rule(f"complex::{_name}")(on_each_part(rule[f"aten::{_name}"].lower))
-
-
-def add_pairs(op, a, b):
-    return Complex(op.Add(a.real, b.real), op.Add(a.imag, b.imag))
-
-
-def subtract_pairs(op, a, b):
-    return Complex(op.Sub(a.real, b.real), op.Sub(a.imag, b.imag))
-
-
-def multiply_pairs(op, a, b):
-    real = op.Sub(op.Mul(a.real, b.real), op.Mul(a.imag, b.imag))
-    return Complex(real, op.Add(op.Mul(a.real, b.imag), op.Mul(a.imag, b.real)))
-
-
-def scale(op, x, factor):
-    """x times a real number or tensor."""
-    return Complex(op.Mul(x.real, factor), op.Mul(x.imag, factor))
-
-
-def divide(op, a, b):
-    """a / b; the divisor is scaled first so that its square neither overflows nor underflows."""
-    size = op.Max(op.Abs(b.real), op.Abs(b.imag))
-    size = op.Where(op.Equal(size, 0.0), 1.0, size)
-    c, d = op.Div(b.real, size), op.Div(b.imag, size)
-    square = op.Mul(op.Add(op.Mul(c, c), op.Mul(d, d)), size)
-    y = multiply_pairs(op, a, Complex(c, op.Neg(d)))
-    return Complex(op.Div(y.real, square), op.Div(y.imag, square))
 
 
 def _operands(op, alpha, other, self):
@@ -174,40 +158,6 @@ def view_as_complex(op, self):
 @rule("complex::view_as_real", "complex::view_as_real_copy")
 def view_as_real(op, self):
     return pairs.join(op, self)
-
-
-def exponential(op, x):
-    return scale(op, Complex(op.Cos(x.imag), op.Sin(x.imag)), op.Exp(x.real))
-
-
-def logarithm(op, x):
-    return Complex(op.Log(abs_(op, x)), angle(op, x))
-
-
-def square_root(op, x):
-    """The square root; computes the larger part first to avoid cancellation."""
-    size = abs_(op, x)
-    large = op.Sqrt(op.Mul(op.Add(size, op.Abs(x.real)), 0.5))
-    small = op.Div(op.Abs(x.imag), op.Mul(op.Where(op.Equal(large, 0.0), 1.0, large), 2.0))
-    is_negative = op.Less(x.real, 0.0)
-    real, imag = op.Where(is_negative, small, large), op.Where(is_negative, large, small)
-    return Complex(real, op.Where(arithmetic.signbit(op, x.imag), op.Neg(imag), imag))  # also for -0, on the branch cut
-
-
-def sine(op, x, hyperbolic):
-    a, b = (x.imag, x.real) if hyperbolic else (x.real, x.imag)
-    up, down = op.Exp(b), op.Exp(op.Neg(b))
-    cosh, sinh = op.Mul(op.Add(up, down), 0.5), op.Mul(op.Sub(up, down), 0.5)
-    one, other = op.Mul(op.Sin(a), cosh), op.Mul(op.Cos(a), sinh)
-    return Complex(other, one) if hyperbolic else Complex(one, other)
-
-
-def cosine(op, x, hyperbolic):
-    a, b = (x.imag, x.real) if hyperbolic else (x.real, x.imag)
-    up, down = op.Exp(b), op.Exp(op.Neg(b))
-    cosh, sinh = op.Mul(op.Add(up, down), 0.5), op.Mul(op.Sub(up, down), 0.5)
-    imag = op.Mul(op.Sin(a), sinh)
-    return Complex(op.Mul(op.Cos(a), cosh), imag if hyperbolic else op.Neg(imag))
 
 
 rule("complex::exp")(lambda op, self: exponential(op, self))

@@ -11,6 +11,7 @@ from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.shape import sizes
 from onnxbridge.hub.decompositions.linalg import factorizations, ldl
 from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
+from onnxbridge.hub.ir.values import mark_undetermined
 
 D = ir.DataType
 
@@ -153,12 +154,8 @@ def linalg_inv_ex(op, A, *, check_errors=False):
 def linalg_slogdet(op, A):
     if A.shape[-1] == 0:
         return _per_matrix(op, A, 1, A.dtype), _per_matrix(op, A, 0, A.dtype), None, None
-    packed, swaps, _, _ = factorizations.lu(op, A)
-    diagonal = op.ReduceSum(op.Mul(packed, factorizations.identity(op, op.size(A, -1), A)), [-1], keepdims=0)
-    moved = op.Not(op.Equal(swaps, factorizations.arange(op, op.size(swaps, -1))))
-    signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, A)))
-    size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
-    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, _lapack_pivots(op, swaps)
+    sign, size, packed, swaps = factorizations.slogdet(op, A)
+    return sign, size, packed, _lapack_pivots(op, swaps)
 
 
 @rule("aten::linalg_ldl_factor_ex")
@@ -208,47 +205,21 @@ def ormqr(op, self, input2, input3, left=True, transpose=False):
     return matrix_transpose(op, factorizations.apply_reflections(op, self, input2, other, transposed=not transpose))
 
 
-def _mark_undetermined(op, x):
-    """Mark vectors whose signs (and more, for equal values) the factorization does not determine."""
-    x = op.Identity(x)
-    x.meta["undetermined"] = "the signs of singular vectors and eigenvectors are not unique"
-    return x
-
-
 @rule("aten::_linalg_eigh", limits="signs of eigenvectors are not LAPACK's: they cannot be outputs of the model")
 def linalg_eigh(op, A, UPLO="L", compute_v=True):
     triangle = op.Trilu(A, np.int64(0), upper=int(UPLO == "U"))
     rest = op.Trilu(A, np.int64(1 if UPLO == "U" else -1), upper=int(UPLO == "U"))
     values, vectors = factorizations.eigh(op, op.Add(triangle, matrix_transpose(op, rest)))
-    return values, _mark_undetermined(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
+    return values, mark_undetermined(op, vectors) if compute_v else op.constant(np.zeros(0, A.dtype.numpy()))
 
 
 @rule("aten::_linalg_svd", limits="signs of singular vectors are not LAPACK's: they cannot be outputs of the model")
 def linalg_svd(op, A, full_matrices=False, compute_uv=True, *, driver=None):
-    is_wide = _is_wide(op, A)
-    values, left, right = factorizations.jacobi_svd(op, _transpose_if(op, A, is_wide))
-    if not all(isinstance(d, int) for d in A.shape[-2:]):  # it may be wider than assumed: zeros come last
-        min_dim = op.dims([op.Min(op.size(A, -2), op.size(A, -1))])
-        values, left = (op.Slice(x, [0], min_dim, [-1]) for x in (values, left))
-        right = right if full_matrices else op.Slice(right, [0], min_dim, [-1])
+    u, values, v = factorizations.svd(op, A, full=full_matrices, compute_uv=compute_uv)
     if not compute_uv:
         empty = op.constant(np.zeros(0, A.dtype.numpy()))
         return empty, values, empty
-    # orthonormal even for zero singular values; the diagonal of r has the signs of the rotations
-    q, r = factorizations.qr(op, left, complete=full_matrices)
-    eye = factorizations.identity(op, op.size(r, -1), A)
-    signs = op.ReduceSum(op.Mul(op.Slice(r, [0], op.dims([op.size(r, -1)]), [-2]), eye), [-1], keepdims=0)
-    signs = op.Where(op.Less(signs, 0.0), -1.0, op.CastLike(1.0, A))
-    reduced_u = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
-    u = op.Concat(reduced_u, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1) if full_matrices else reduced_u
-    u, v = (right, u) if is_wide else (u, right)
-    return _mark_undetermined(op, u), values, _mark_undetermined(op, matrix_transpose(op, v))
-
-
-def _is_wide(op, a):
-    """Whether a matrix has more columns than rows; if not known, it is assumed to be tall."""
-    m, n = a.shape[-2:]
-    return isinstance(m, int) and (not isinstance(n, int) or m < n)
+    return mark_undetermined(op, u), values, mark_undetermined(op, matrix_transpose(op, v))
 
 
 @rule("aten::linalg_pinv.atol_rtol_tensor")
@@ -257,7 +228,7 @@ def linalg_pinv(op, self, *, atol=None, rtol=None, hermitian=False):
         values, vectors = linalg_eigh(op, self)
         size = op.Abs(values)
     else:
-        is_wide = _is_wide(op, self)
+        is_wide = factorizations.is_wide(self)
         values, left, right = factorizations.jacobi_svd(op, _transpose_if(op, self, is_wide))
         size = values
     min_dim = _tolerance(op, self, size, atol, rtol)

@@ -1,6 +1,4 @@
-"""Fourier transforms, from ONNX's DFT along one axis."""
-
-import math
+"""Fourier transforms and windows."""
 
 import numpy as np
 import onnx_ir as ir
@@ -9,56 +7,17 @@ from onnxbridge import frameworks
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx import complex_pairs as pairs
 from onnxbridge.frontends.pytorch.fx.complex_pairs import Complex, on_each_part
-from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT, cast
+from onnxbridge.frontends.pytorch.fx.promotion import DEFAULT
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.complex_numbers import scale
 from onnxbridge.frontends.pytorch.ops.shape import swap_axes
+from onnxbridge.hub.decompositions.complex_numbers import fourier
 
 D = ir.DataType
 
 
-def _size(op, x, axes):
-    """The number of elements along the axes, as a float or a double value."""
-    found = [x.shape[a] for a in axes]
-    if all(isinstance(n, int) for n in found):
-        return float(math.prod(found))
-    total = op.constant(np.float64(1))
-    for a in axes:
-        n = op.size(x.real if isinstance(x, Complex) else x, a)
-        total = op.Mul(total, op.Cast(n, to=D.DOUBLE) if isinstance(n, ir.Value) else float(n))
-    return total
-
-
 def _normalize(op, x, count, normalization):
     """Normalize: by 1, the square root of the count, or the count."""
-    if normalization == 0:
-        return x
-    part = x.real.dtype if isinstance(x, Complex) else x.dtype
-    if isinstance(count, float):
-        factor = op.constant(np.asarray(count ** (-0.5 if normalization == 1 else -1), part.numpy()))
-    else:
-        factor = cast(op, op.Reciprocal(op.Sqrt(count) if normalization == 1 else count), part)
-    return scale(op, x, factor) if isinstance(x, Complex) else op.Mul(x, factor)
-
-
-def _transform(op, x, axes, forward):
-    """The transform along the axes, without normalization in either direction."""
-    pair = pairs.join(op, x)
-    for axis in axes:
-        pair = _in_double(op, pair, x.shape[axis], lambda p, a=axis: op.DFT(p, None, np.int64(a), inverse=int(not forward)))
-    y = pairs.split(op, pair)
-    return y if forward else _normalize(op, y, _reciprocal(op, _size(op, x, axes)), 2)
-
-
-def _in_double(op, x, size, function):
-    """Compute a transform in double unless its size is a power of two: for others, runtimes lose precision in float32."""
-    if x.dtype == D.DOUBLE or isinstance(size, int) and size & (size - 1) == 0:
-        return function(x)
-    return op.Cast(function(op.Cast(x, to=D.DOUBLE)), to=x.dtype)
-
-
-def _reciprocal(op, count):
-    return 1 / count if isinstance(count, float) else op.Reciprocal(count)
+    return x if normalization == 0 else fourier.divide_by_count(op, x, count, 0.5 if normalization == 1 else 1.0)
 
 
 def _axes(x, dim):
@@ -68,46 +27,22 @@ def _axes(x, dim):
 @rule("complex::_fft_c2c")
 def fft_c2c(op, self, dim, normalization, forward):
     axes = _axes(self, dim)
-    return _normalize(op, _transform(op, self, axes, forward), _size(op, self, axes), normalization)
+    y = fourier.transform(op, self, axes, inverse=not forward)
+    return _normalize(op, y, fourier.element_count(op, self, axes), normalization)
 
 
 @rule("complex::_fft_r2c")
 def fft_r2c(op, self, dim, normalization, onesided):
     axes = _axes(self, dim)
-    count = _size(op, self, axes)
-    last = axes[-1]
-    transform = lambda x: op.DFT(x, None, np.int64(last), onesided=int(onesided))  # noqa: E731
-    pair = _in_double(op, op.Unsqueeze(self, [-1]), self.shape[last], transform)
-    y = _zero_real_frequencies(op, pairs.split(op, pair), self.shape[last], last, onesided)
-    y = _transform(op, y, axes[:-1], forward=True) if axes[:-1] else y
-    return _normalize(op, y, count, normalization)
-
-
-def _zero_real_frequencies(op, y, size, axis, onesided):
-    """Set the imaginary parts that are exactly 0 for a real signal (mean and Nyquist frequency): with rounding errors, their sign
-    would decide between the angles pi and -pi."""
-    if not isinstance(size, int):
-        return y
-    real = np.zeros(size // 2 + 1 if onesided else size, bool)
-    real[[0, size // 2] if size % 2 == 0 else [0]] = True
-    return Complex(y.real, op.Where(real.reshape(-1, *[1] * (len(y.imag.shape) - 1 - axis)), 0.0, y.imag))
+    y = fourier.real_transform(op, self, axes, onesided=onesided)
+    return _normalize(op, y, fourier.element_count(op, self, axes), normalization)
 
 
 @rule("complex::_fft_c2r")
 def fft_c2r(op, self, dim, normalization, last_dim_size):
-    axes, n = _axes(self, dim), last_dim_size
-    last = axes[-1]
-    known = isinstance(n, int)
-    half, middle = (n // 2 + 1, (n - 1) // 2) if known else (op.Add(op.Div(n, 2), 1), op.Div(op.Sub(n, 1), 2))
-    x = _transform(op, self, axes[:-1], forward=False) if axes[:-1] else self
-    x = on_each_part(lambda op, x: op.Slice(x, [0], op.dims([half]), [last]))(op, x)
-    # the spectrum of a real signal is conjugate symmetric
-    mirrored_half = on_each_part(lambda op, x: op.Slice(x, op.dims([middle]), [0], [last], [-1]))(op, x)
-    full_spectrum = x if known and n < 3 else Complex(
-        op.Concat(x.real, mirrored_half.real, axis=last), op.Concat(x.imag, op.Neg(mirrored_half.imag), axis=last)
-    )  # fmt: skip
-    y = _transform(op, full_spectrum, [last], forward=False).real
-    return _normalize(op, y, _size(op, full_spectrum, axes), normalization)
+    axes = _axes(self, dim)
+    y = fourier.inverse_real_transform(op, self, axes, last_dim_size)
+    return _normalize(op, y, fourier.element_count(op, y, axes), normalization)
 
 
 @rule("complex::fft_c2c")

@@ -108,7 +108,8 @@ class GraphReader:
             array = tensor_array_of(op.inputs[0])
             attrs["dynamic_size"] = array is not None and array.get_attr("dynamic_size")
         outputs = tuple(self.declare(t, prefix) if t.name in used else None for t in op.outputs)
-        return Call(op.type, tuple(inputs), attrs, outputs, self.location(op), known.schema)
+        name = f"complex::{op.type}" if any(t.dtype.is_complex for t in (*op.inputs, *op.outputs)) else op.type
+        return Call(name, tuple(inputs), attrs, outputs, self.location(op), known.schema)
 
     def declare(self, tensor: Any, prefix: str) -> tuple[str, str]:
         key = (prefix, tensor.name)

@@ -15,7 +15,7 @@ from onnxbridge.lowering import Schema
 # These control devices, speed, checks and training, and do not affect the result.
 IRRELEVANT = frozenset({
     "use_cudnn_on_gpu", "parallel_iterations", "validate_indices", "bad_indices_policy", "container", "shared_name",
-    "incompatible_shape_error", "exponential_avg_factor", "message", "grad_a", "grad_b", "validate_shape", "lower_bound_check",
+    "incompatible_shape_error", "message", "grad_a", "grad_b", "validate_shape", "lower_bound_check",
 })  # fmt: skip
 
 

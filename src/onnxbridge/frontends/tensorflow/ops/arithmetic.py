@@ -1,14 +1,15 @@
 """Elementwise arithmetic, comparison, logic, bit operations and casts."""
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.decompositions.complex_numbers import arithmetic as functions
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
+
+D = ir.DataType
 
 
 def _like(x, number):
@@ -146,16 +147,7 @@ def log1p(op, x):
 
 @rule("Atan2")
 def atan2(op, y, x):
-    """By quadrant; the sign of zeros is that of 1 / z."""
-    pi, zero = _like(x, math.pi), _like(x, 0)
-    ratio = op.Atan(op.Div(y, x))
-    sign = op.Where(op.Less(op.Where(op.Equal(y, zero), op.Reciprocal(y), y), zero), _like(x, -1), _like(x, 1))
-    left = op.Less(op.Where(op.Equal(x, zero), op.Reciprocal(x), x), zero)
-    full_ratio = op.Add(ratio, op.Where(left, op.Mul(sign, pi), zero))
-    origin = op.And(op.Equal(x, zero), op.Equal(y, zero))
-    both = op.And(op.IsInf(x), op.IsInf(y))
-    at_corner = op.Mul(sign, op.Where(left, _like(x, 3 * math.pi / 4), _like(x, math.pi / 4)))
-    return op.Where(origin, op.Mul(sign, op.Where(left, pi, zero)), op.Where(both, at_corner, full_ratio))
+    return functions.atan2(op, y, x)
 
 
 @rule("IsFinite")
@@ -274,10 +266,21 @@ def right_shift(op, x, y):
 
 
 def _shift(op, x, y, direction):
-    if not x.dtype.name.startswith("U"):
-        raise Unsupported("a shift of a signed integer", "cast to an unsigned type first")
-    max_shift = x.dtype.bitwidth - 1
+    """TensorFlow clamps the amount to what the type has; a signed integer keeps its sign to the right."""
+    most = x.dtype.bitwidth - 1
     known = fold.constant_array(y)
-    if known is None or known.max(initial=0) > max_shift:  # TensorFlow clamps shift amounts; ONNX leaves larger ones undefined
-        y = op.Min(y, _like(y, max_shift))
-    return op.BitShift(x, y, direction=direction)
+    if not x.dtype.name.startswith("U"):
+        amount = op.Cast(op.Min(op.Max(op.Cast(y, to=D.INT64), np.int64(0)), np.int64(most)), to=D.UINT64)
+        wide = op.Cast(x, to=D.INT64)
+        negative = op.Less(wide, np.int64(0))
+        if direction == "RIGHT":  # of a negative number, the complement is shifted
+            wide = op.Where(negative, op.BitwiseNot(wide), wide)
+        bits = op.BitCast(op.BitShift(op.BitCast(wide, to=D.UINT64), amount, direction=direction), to=D.INT64)
+        return op.Cast(op.Where(negative, op.BitwiseNot(bits), bits) if direction == "RIGHT" else bits, to=x.dtype)
+    wide = D.UINT32 if x.dtype == D.UINT16 else x.dtype  # runtimes have no kernel for it
+    dtype = x.dtype
+    x, y = (v if v.dtype == wide else op.Cast(v, to=wide) for v in (x, y))
+    if known is None or known.max(initial=0) > most:
+        y = op.Min(y, _like(y, most))
+    shifted = op.BitShift(x, y, direction=direction)
+    return shifted if dtype == wide else op.Cast(shifted, to=dtype)

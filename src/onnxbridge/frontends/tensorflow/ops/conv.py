@@ -1,10 +1,11 @@
 """Convolutions. Filters are [spatial..., in, out]; a constant filter is transposed to ONNX's layout once, at conversion."""
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import channels_last, first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.frontends.tensorflow.padding import window
-from onnxbridge.hub.ir import fold
+from onnxbridge.frontends.tensorflow.padding import padded
+from onnxbridge.hub.ir.values import rank
 
 
 def _known(shape):
@@ -13,16 +14,24 @@ def _known(shape):
     return list(shape)
 
 
+def _groups(channels, within):
+    """A number of channels that is not known is taken for that of one group; runtimes check it."""
+    if not isinstance(channels, int) or not isinstance(within, int):
+        return 1
+    if channels % within:
+        raise Unsupported(f"{channels} input channels for a filter of {within}")
+    return channels // within
+
+
 def _convolve(op, x, filter, strides, padding, explicit, data_format, dilations):
     x = first(op, x, data_format)
-    *kernel, within, out = _known(filter.shape)
-    n = len(kernel)
-    channels = x.shape[1]
-    if not isinstance(channels, int) or channels % within:
-        raise Unsupported("an unknown number of input channels")
+    n = rank(filter) - 2
+    kernel, within = [op.size(filter, i) for i in range(n)], filter.shape[n]
     weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
-    attrs = window(x, kernel, spatial(strides, data_format), spatial(dilations, data_format), padding, explicit, data_format)
-    return last(op, op.Conv(x, weight, group=channels // within, kernel_shape=kernel, **attrs), data_format)
+    strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
+    x, attrs = padded(op, x, kernel, strides, dilations, padding, explicit, data_format)
+    known = kernel if all(isinstance(k, int) for k in kernel) else None
+    return last(op, op.Conv(x, weight, group=_groups(x.shape[1], within), kernel_shape=known, **attrs), data_format)
 
 
 @rule("Conv2D")
@@ -35,6 +44,18 @@ def conv3d(op, input, filter, *, strides, padding, data_format="NDHWC", dilation
     return _convolve(op, input, filter, strides, padding, (), data_format, dilations)
 
 
+@rule("Conv")
+def conv(
+    op, input, filter, *, strides, padding, explicit_paddings=(), data_format="CHANNELS_LAST", dilations=(), batch_dims=1,
+    groups=1,
+):  # fmt: skip
+    n = len(strides) - 2
+    if batch_dims != 1:
+        raise Unsupported(f"batch_dims={batch_dims}")
+    layout = "N" + "DHW"[-n:] + "C" if data_format == "CHANNELS_LAST" else "NC" + "DHW"[-n:]
+    return _convolve(op, input, filter, strides, padding, explicit_paddings, layout, dilations or (1,) * len(strides))
+
+
 @rule("DepthwiseConv2dNative")
 def depthwise_conv2d_native(
     op, input, filter, *, strides, padding, explicit_paddings=(), data_format="NHWC", dilations=(1, 1, 1, 1)
@@ -44,7 +65,7 @@ def depthwise_conv2d_native(
     weight = op.Reshape(op.Transpose(filter, perm=[2, 3, 0, 1]), [channels * multiplier, 1, height, width])
     kernel = [height, width]
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
-    attrs = window(x, kernel, strides, dilations, padding, explicit_paddings, data_format)
+    x, attrs = padded(op, x, kernel, strides, dilations, padding, explicit_paddings, data_format)
     return last(op, op.Conv(x, weight, group=channels, kernel_shape=kernel, **attrs), data_format)
 
 
@@ -66,39 +87,39 @@ def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explici
     y = first(op, out_backprop, data_format)
     *kernel, out, within = _known(filter.shape)
     n = len(kernel)
+    if isinstance(y.shape[1], int) and y.shape[1] != within:
+        raise Unsupported(f"a filter of {within} output channels for {y.shape[1]}")
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
-    sizes = fold.known_sizes(input_sizes) or [None] * (n + 2)
-    if len(sizes) == n:  # input_sizes may omit batch and channels
-        sizes = [None, *sizes, None]
-    start = 1 if channels_last(data_format) else 2
-    sizes = sizes[start : start + n]
-    given = list(y.shape)[2:]
-    pairs = [tuple(explicit[i : i + 2]) for i in range(0, len(explicit), 2)][start : start + n] or [None] * n
-    begins, ends, extra = [], [], []
-    for size, grown, k, s, d, pair in zip(sizes, given, kernel, strides, dilations, pairs, strict=True):
-        if size is None or not isinstance(grown, int):
-            raise Unsupported("the height and width of the result must be static", "give the input a static height and width")
-        full = (grown - 1) * s + (k - 1) * d + 1
-        if padding == "SAME":
-            total = max(full - size, 0)
-            pair = (total // 2, total - total // 2)
-        elif pair is None:
-            pair = (0, 0)
-        begins.append(pair[0])
-        ends.append(pair[1])
-        extra.append(size - (full - sum(pair)))
-    # the remainder after the last window is output_padding
-    if any(e < 0 for e in extra):
-        raise Unsupported(f"an output size of {sizes} that does not match the padding")
-    shifted = [e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)]
-    if any(shifted):
-        raise Unsupported(f"an output size of {sizes} beyond the last window")
-    groups = y.shape[1] // within
-    if y.shape[1] != within:
-        raise Unsupported(f"a transposed convolution in {groups} groups")
+    wanted = sizes.elements(op, input_sizes, n + 2 if input_sizes.shape[0] != n else n)
+    wanted = wanted if len(wanted) == n + 2 else [None, *wanted, None]  # input_sizes may omit batch and channels
+    start, channels = (1, wanted[-1]) if channels_last(data_format) else (2, wanted[1])
+    wanted = wanted[start : start + n]
+    pairs = [tuple(explicit[i : i + 2]) for i in range(0, len(explicit), 2)][start : start + n] or [(0, 0)] * n
+    attrs = {"kernel_shape": kernel, "strides": list(strides), "dilations": list(dilations)}
+    attrs["group"] = channels // out if isinstance(channels, int) else 1
     weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
-    z = op.ConvTranspose(
-        y, weight, kernel_shape=kernel, strides=list(strides), dilations=list(dilations), pads=begins + ends,
-        output_padding=extra if any(extra) else None,
-    )  # fmt: skip
+    starts, pads, extra = [], [], []
+    for i, (size, k, s, d) in enumerate(zip(wanted, kernel, strides, dilations, strict=True)):
+        grown = sizes.subtract(op, op.size(y, i + 2), 1)
+        full = sizes.add(op, sizes.multiply(op, grown, s), (k - 1) * d + 1)
+        total = sizes.maximum(op, sizes.subtract(op, full, size), 0)
+        starts.append(sizes.divide(op, total, 2) if padding == "SAME" else pairs[i][0])
+        pads.append(sizes.subtract(op, total, starts[-1]) if padding == "SAME" else pairs[i][1])
+        extra.append(sizes.subtract(op, size, sizes.subtract(op, full, sizes.add(op, starts[-1], pads[-1]))))
+    known = all(isinstance(v, int) for v in (*starts, *pads, *extra))
+    if known and all(0 <= e < max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
+        # what is left after the last window is output_padding
+        z = op.ConvTranspose(y, weight, pads=starts + pads, output_padding=extra if any(extra) else None, **attrs)
+    else:
+        z = _cut(op, op.ConvTranspose(y, weight, **attrs), starts, wanted)
     return last(op, z, data_format)
+
+
+def _cut(op, z, starts, wanted):
+    """The part of the result that starts there and has these sizes; zeros where it does not reach."""
+    n = len(wanted)
+    ends = [sizes.add(op, s, w) for s, w in zip(starts, wanted, strict=True)]
+    missing = [sizes.maximum(op, sizes.subtract(op, e, op.size(z, i + 2)), 0) for i, e in enumerate(ends)]
+    if any(not isinstance(m, int) or m > 0 for m in missing):
+        z = op.Pad(z, op.dims([0] * (n + 4) + missing))
+    return op.Slice(z, op.dims(starts), op.dims(ends), list(range(2, n + 2)))

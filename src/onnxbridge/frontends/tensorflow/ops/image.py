@@ -4,19 +4,22 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import static_shape
 from onnxbridge.rules import Floats, Ints
 
 
 def _resize(op, images, size, align_corners, half_pixel_centers, mode, **attrs):
     x = first(op, images, "NHWC")
     where = "align_corners" if align_corners else "half_pixel" if half_pixel_centers else "asymmetric"
-    sizes = fold.known_sizes(size) or [None, None]
-    if align_corners and any(w in (1, None) and g != 1 for w, g in zip(sizes, list(x.shape)[2:], strict=True)):
+    known = fold.known_sizes(size) or [None, None]
+    if align_corners and any(w in (1, None) and g != 1 for w, g in zip(known, list(x.shape)[2:], strict=True)):
         raise Unsupported("align_corners with an output of one pixel or of unknown size")
-    new_sizes = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(sizes)]
+    new_sizes = [op.Gather(size, np.array(i)) if s is None else s for i, s in enumerate(known)]
     target = op.dims([op.size(x, 0), op.size(x, 1), *new_sizes])
     return last(op, op.Resize(x, None, None, target, mode=mode, coordinate_transformation_mode=where, **attrs), "NHWC")
 
@@ -157,24 +160,83 @@ def scale_and_translate(op, images, size: Ints, scale: Floats, translation: Floa
     return _interpolated(op, images, *(_spans(*axis, kernel_type, antialias) for axis in axes))
 
 
-@rule("AdjustContrastv2")
-def adjust_contrastv2(op, images, contrast_factor):
-    mean = op.ReduceMean(images, [-3, -2], keepdims=1)
-    return op.Add(op.Mul(op.Sub(images, mean), contrast_factor), mean)
+def _area(op, old, new, align_corners):
+    """The [new, old] matrix of one axis: the share of each old pixel in the interval that a new pixel covers."""
+    if align_corners:
+        steps = sizes.maximum(op, sizes.subtract(op, new, 1), 1)
+        by_corner = _ratio(op, sizes.subtract(op, old, 1), steps)
+        several = op.Greater(sizes.scalar(op, new), 1)
+        scale = op.Where(several, by_corner, _ratio(op, old, new))
+    else:
+        scale = _ratio(op, old, new)
+    start = op.Unsqueeze(op.Mul(op.Cast(arange(op, new), to=ir.DataType.FLOAT), scale), [1])
+    end = op.Unsqueeze(op.Mul(op.Add(op.Cast(arange(op, new), to=ir.DataType.FLOAT), 1.0), scale), [1])
+    pixel = op.Cast(arange(op, old), to=ir.DataType.FLOAT)
+    last = op.Equal(pixel, op.Cast(op.Sub(sizes.scalar(op, old), 1), to=ir.DataType.FLOAT))
+    pixel_end = op.Where(last, np.float32(np.inf), op.Add(pixel, 1.0))  # the edge is repeated
+    return op.Div(op.Max(op.Sub(op.Min(pixel_end, end), op.Max(pixel, start)), 0.0), scale)
 
 
-@rule("ExtractImagePatches", limits="VALID padding")
+def _ratio(op, a, b):
+    return op.Div(*(op.Cast(sizes.scalar(op, v), to=ir.DataType.FLOAT) for v in (a, b)))
+
+
+@rule("ResizeArea")
+def resize_area(op, images, size, *, align_corners=False):
+    x = first(op, images if images.dtype == ir.DataType.FLOAT else op.Cast(images, to=ir.DataType.FLOAT), "NHWC")
+    rows, columns = (
+        _area(op, op.size(images, i + 1), n, align_corners) for i, n in enumerate(sizes.elements(op, size, 2))
+    )
+    return last(op, op.MatMul(op.MatMul(rows, x), op.Transpose(columns, perm=[1, 0])), "NHWC")
+
+
+def _windows(op, x, kernel, steps, gaps, padding, fill):
+    """The pixels at each offset in the window, one value for each, of a value with its channels last."""
+    n = len(kernel)
+    counts, befores, afters = [], [], []
+    for i, (k, t, g) in enumerate(zip(kernel, steps, gaps, strict=True)):
+        size = op.size(x, i + 1)
+        if padding == "SAME":
+            count, before, after = sizes.same_padding(op, size, k, t, g)
+        else:
+            count, before, after = sizes.add(op, sizes.divide(op, sizes.subtract(op, size, (k - 1) * g + 1), t), 1), 0, 0
+        counts.append(count)
+        befores.append(before)
+        afters.append(after)
+    if any(not isinstance(p, int) or p for p in (*befores, *afters)):
+        x = op.Pad(x, op.dims([0, *befores, 0, 0, *afters, 0]), fill)
+    lengths = [sizes.add(op, sizes.multiply(op, sizes.subtract(op, c, 1), t), 1) for c, t in zip(counts, steps, strict=True)]
+    parts = []
+    for offset in np.ndindex(*kernel):
+        start = [o * g for o, g in zip(offset, gaps, strict=True)]
+        ends = [sizes.add(op, length, s) for length, s in zip(lengths, start, strict=True)]
+        parts.append(op.Slice(x, start, op.dims(ends), list(range(1, n + 1)), list(steps)))
+    return parts
+
+
+def _patches(op, images, ksizes, strides, rates, padding, layout):
+    kernel, steps, gaps = (spatial(v, layout) for v in (ksizes, strides, rates))
+    parts = _windows(op, images, kernel, steps, gaps, padding, np.zeros((), images.dtype.numpy()))
+    return op.Concat(*parts, axis=len(layout) - 1) if len(parts) > 1 else parts[0]
+
+
+@rule("ExtractImagePatches")
 def extract_image_patches(op, images, *, ksizes, strides, rates, padding):
     """The pixels of each patch as channels, with one slice for each offset in the window."""
-    kernel, steps, gaps = (spatial(v, "NHWC") for v in (ksizes, strides, rates))
-    height, width = list(images.shape)[1:3]
-    if padding != "VALID" or not isinstance(height, int) or not isinstance(width, int):
-        raise Unsupported("patches with padding SAME, or of an image of unknown size")
-    count = [(s - (k - 1) * g - 1) // t + 1 for s, k, g, t in zip((height, width), kernel, gaps, steps, strict=True)]
-    parts = []
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            start = [i * gaps[0], j * gaps[1]]
-            ends = [s + (c - 1) * t + 1 for s, c, t in zip(start, count, steps, strict=True)]
-            parts.append(op.Slice(images, start, ends, [1, 2], list(steps)))
-    return op.Concat(*parts, axis=3) if len(parts) > 1 else parts[0]
+    return _patches(op, images, ksizes, strides, rates, padding, "NHWC")
+
+
+@rule("ExtractVolumePatches")
+def extract_volume_patches(op, input, *, ksizes, strides, padding):
+    return _patches(op, input, ksizes, strides, (1,) * 5, padding, "NDHWC")
+
+
+@rule("Dilation2D")
+def dilation2d(op, input, filter, *, strides, rates, padding):
+    """The largest sum of a pixel and the filter's element; pixels outside of the image do not count."""
+    kernel, lowest = static_shape(filter, (0, 1)), np.array(-np.inf, input.dtype.numpy())
+    parts = _windows(op, input, kernel, spatial(strides, "NHWC"), spatial(rates, "NHWC"), padding, lowest)
+    offsets = np.ndindex(*kernel)
+    weights = (op.Gather(op.Gather(filter, np.int64(i), axis=0), np.int64(j), axis=0) for i, j in offsets)
+    sums = [op.Add(x, w) for x, w in zip(parts, weights, strict=True)]
+    return op.Max(*sums) if len(sums) > 1 else sums[0]

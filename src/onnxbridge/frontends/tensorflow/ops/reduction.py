@@ -3,85 +3,147 @@
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.hub.ir.values import rank
-from onnxbridge.rules import Int, Ints
+from onnxbridge.frontends.tensorflow.ops.arithmetic import log1p
+from onnxbridge.frontends.tensorflow.sizes import LEAST, MOST, int64, known_ints, scalar, set_rank, vector
+from onnxbridge.hub.decompositions.standard.dynamic_axis import along
+from onnxbridge.hub.ir.values import cast, rank
 
 
 def _reduce(op, kind, x, axes, keep_dims):
-    return op.call(kind, x, list(axes), keepdims=int(keep_dims)) if axes else x
+    """No axes reduce nothing; negative axes count from the end."""
+    known = known_ints(axes)
+    if known is None:
+        y = op.call(kind, x, op.Reshape(int64(op, axes), [-1]), keepdims=int(keep_dims), noop_with_empty_axes=1)
+        return set_rank(y, _reduced_rank(x, axes, keep_dims))
+    return op.call(kind, x, known, keepdims=int(keep_dims)) if known else x
 
 
-def _reduction(name, onnx, cast=False):
+def _reduced_rank(x, axes, keep_dims):
+    if x.shape is None or axes.shape is None or (len(axes.shape) and not isinstance(axes.shape[0], int)):
+        return None
+    return len(x.shape) - (0 if keep_dims else axes.shape[0] if len(axes.shape) else 1)
+
+
+def _reduction(name, onnx):
     @rule(name)
-    def reduction(op, input, reduction_indices: Ints, *, keep_dims=False):
-        return _reduce(op, onnx, input, reduction_indices, keep_dims)
+    def reduction(op, input, reduction_indices, *, keep_dims=False):
+        narrow = input.dtype in _NARROW
+        x = op.Cast(input, to=_NARROW[input.dtype]) if narrow else input  # runtimes have no kernel for others
+        return cast(op, _reduce(op, onnx, x, reduction_indices, keep_dims), input.dtype)
 
 
+D = ir.DataType
+_NARROW = {
+    D.INT8: D.INT32, D.INT16: D.INT32, D.UINT8: D.INT32, D.UINT16: D.INT32, D.UINT32: D.INT64, D.UINT64: D.INT64,
+}  # fmt: skip
 for _name, _onnx in {"Sum": "ReduceSum", "Prod": "ReduceProd", "Max": "ReduceMax", "Min": "ReduceMin"}.items():
     _reduction(_name, _onnx)
 
 
 @rule("Mean")
-def mean(op, input, reduction_indices: Ints, *, keep_dims=False):
-    ones = [None if input.shape is None else input.shape[a] for a in reduction_indices]
+def mean(op, input, reduction_indices, *, keep_dims=False):
+    axes = known_ints(reduction_indices)
+    ones = [None if input.shape is None else input.shape[a] for a in axes] if axes is not None else [None]
     if input.dtype.is_floating_point() and 0 not in ones:
         return _reduce(op, "ReduceMean", input, reduction_indices, keep_dims)
-    total = _reduce(op, "ReduceSum", input, reduction_indices, keep_dims)
-    if not all(isinstance(o, int) for o in ones):
-        raise Unsupported("an integer mean over an unknown size")
-    return op.Div(total, np.array(int(np.prod(ones)), input.dtype.numpy()))
+    x = cast(op, input, _NARROW.get(input.dtype, input.dtype))
+    total = _reduce(op, "ReduceSum", x, reduction_indices, keep_dims)
+    if all(isinstance(o, int) for o in ones):
+        count = np.array(int(np.prod(ones)), x.dtype.numpy())
+    else:
+        at = int64(op, reduction_indices) if axes is None else axes
+        count = op.Cast(op.ReduceProd(op.Gather(op.Shape(input), at), keepdims=0), to=x.dtype)
+    return cast(op, op.Div(total, count), input.dtype)
 
 
 @rule("EuclideanNorm")
-def euclidean_norm(op, input, reduction_indices: Ints, *, keep_dims=False):
-    return _reduce(op, "ReduceL2", input, reduction_indices, keep_dims) if reduction_indices else op.Abs(input)
+def euclidean_norm(op, input, reduction_indices, *, keep_dims=False):
+    axes = known_ints(reduction_indices)
+    return op.Abs(input) if axes == [] else _reduce(op, "ReduceL2", input, reduction_indices, keep_dims)
 
 
 def _logical(op, kind, x, axes, keep_dims):
-    if not axes:
-        return x
-    return op.Cast(_reduce(op, kind, op.Cast(x, to=ir.DataType.INT32), axes, keep_dims), to=ir.DataType.BOOL)
+    return op.Cast(_reduce(op, kind, op.Cast(x, to=D.INT32), axes, keep_dims), to=D.BOOL) if known_ints(axes) != [] else x
 
 
 @rule("All")
-def all_(op, input, reduction_indices: Ints, *, keep_dims=False):
-    return _logical(op, "ReduceMin", input, reduction_indices, keep_dims)
+def all_(op, input, reduction_indices, *, keep_dims=False):
+    return _logical(op, "ReduceProd", input, reduction_indices, keep_dims)  # 1 for no elements
 
 
 @rule("Any")
-def any_(op, input, reduction_indices: Ints, *, keep_dims=False):
-    return _logical(op, "ReduceSum", input, reduction_indices, keep_dims)  # 0 for no elements, unlike a maximum
+def any_(op, input, reduction_indices, *, keep_dims=False):
+    return _logical(op, "ReduceSum", input, reduction_indices, keep_dims)  # 0 for no elements
+
+
+_ORDERED = (D.FLOAT, D.DOUBLE, D.INT8, D.UINT8, D.INT32, D.INT64)
 
 
 def _arg(op, kind, x, axis, to):
-    y = op.call(kind, x, axis=axis, keepdims=0)
-    return y if to == ir.DataType.INT64 else op.Cast(y, to=to)
+    if x.dtype not in _ORDERED:
+        x = op.Cast(x, to=D.FLOAT if x.dtype.is_floating_point() else D.INT64 if x.dtype.bitwidth > 16 else D.INT32)
+    return along(op, axis, rank(x), lambda a: cast(op, op.call(kind, x, axis=a, keepdims=0), to))
 
 
 @rule("ArgMax")
-def arg_max(op, input, dimension: Int, *, output_type=ir.DataType.INT64):
+def arg_max(op, input, dimension, *, output_type=D.INT64):
     return _arg(op, "ArgMax", input, dimension, output_type)
 
 
 @rule("ArgMin")
-def arg_min(op, input, dimension: Int, *, output_type=ir.DataType.INT64):
+def arg_min(op, input, dimension, *, output_type=D.INT64):
     return _arg(op, "ArgMin", input, dimension, output_type)
 
 
+def _cumulative(op, kind, x, axis, exclusive, reverse):
+    narrow = _NARROW.get(x.dtype, x.dtype)
+    y = op.call(kind, cast(op, x, narrow), op.Reshape(axis, []), exclusive=int(exclusive), reverse=int(reverse))
+    return cast(op, y, x.dtype)
+
+
 @rule("Cumsum")
-def cumsum(op, x, axis: Int, *, exclusive=False, reverse=False):
-    return op.CumSum(x, np.int64(axis), exclusive=int(exclusive), reverse=int(reverse))
+def cumsum(op, x, axis, *, exclusive=False, reverse=False):
+    return _cumulative(op, "CumSum", x, axis, exclusive, reverse)
 
 
 @rule("Cumprod")
-def cumprod(op, x, axis: Int, *, exclusive=False, reverse=False):
-    return op.CumProd(x, np.int64(axis), exclusive=int(exclusive), reverse=int(reverse))
+def cumprod(op, x, axis, *, exclusive=False, reverse=False):
+    return _cumulative(op, "CumProd", x, axis, exclusive, reverse)
+
+
+@rule("CumulativeLogsumexp")
+def cumulative_logsumexp(op, x, axis, *, exclusive=False, reverse=False):
+    """Sums of twice as many elements in each iteration; -inf stands for no element."""
+    lowest = np.array(-np.inf, x.dtype.numpy())
+
+    def write(a):
+        n, size = rank(x), op.size(x, a)
+        y = op.Slice(x, [MOST], [LEAST], [a], [-1]) if reverse else x
+
+        def shifted(v, by):
+            """v moved up by a number of elements."""
+            filler = op.Expand(lowest, op.dims([by if i == a else op.size(x, i) for i in range(n)]))
+            return op.Slice(op.Concat(filler, v, axis=a), [0], vector(op, size), [a])
+
+        def body(iteration, condition, total, step):
+            other = shifted(total, step)
+            high, low = op.Max(total, other), op.Min(total, other)
+            infinite = op.IsInf(high)
+            more = op.Exp(op.Where(infinite, lowest, op.Sub(low, op.Where(infinite, np.zeros((), x.dtype.numpy()), high))))
+            sum_ = op.Where(infinite, high, op.Add(high, log1p(op, more)))
+            step = op.Mul(step, 2)
+            return op.Less(step, scalar(op, size)), sum_, step
+
+        y = shifted(y, 1) if exclusive else y
+        y, _ = op.Loop(None, op.Greater(scalar(op, size), 1), y, op.constant(np.int64(1)), body=body, outputs=2)
+        return op.Slice(y, [MOST], [LEAST], [a], [-1]) if reverse else y
+
+    return along(op, axis, rank(x), write)
 
 
 @rule("TopKV2")
 def top_k_v2(op, input, k, *, sorted=True, index_type=ir.DataType.INT32):
-    k = op.Reshape(k if k.dtype == ir.DataType.INT64 else op.Cast(k, to=ir.DataType.INT64), [1])
-    values, indices = op.TopK(input, k, axis=rank(input) - 1, sorted=1, outputs=2)
-    return values, indices if index_type == ir.DataType.INT64 else op.Cast(indices, to=index_type)
+    keys = op.Cast(input, to=D.INT64) if input.dtype in (D.UINT16, D.UINT32) else input
+    values, indices = op.TopK(keys, op.Reshape(int64(op, k), [1]), axis=rank(input) - 1, sorted=1, outputs=2)
+    return cast(op, values, input.dtype), cast(op, indices, index_type)

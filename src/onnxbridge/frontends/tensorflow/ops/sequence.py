@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.frontends.tensorflow.ops.shape import int64
+from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Ints

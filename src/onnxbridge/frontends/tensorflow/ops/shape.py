@@ -1,21 +1,17 @@
-"""Reshaping, concatenation, splitting, padding, and sizes as values."""
+"""Reshaping, concatenation, splitting, and sizes as values."""
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
-from onnxbridge.frontends.tensorflow.channels_last import first, last
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.sizes import elements, int64, known_ints, length, set_rank, subtract
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
-from onnxbridge.rules import Array, Int, Ints
+from onnxbridge.rules import Int
 
 INT64 = ir.DataType.INT64
-
-
-def int64(op, x):
-    """Sizes and indices as int64."""
-    return x if not isinstance(x, ir.Value) or x.dtype == INT64 else op.Cast(x, to=INT64)
 
 
 @rule("Reshape")
@@ -30,24 +26,33 @@ def reshape(op, tensor, shape):
 
 @rule("Squeeze")
 def squeeze(op, input, *, squeeze_dims=()):
-    return op.Squeeze(input, list(squeeze_dims) or [i for i, s in enumerate(_all_known(input)) if s == 1])
-
-
-def _all_known(x):
-    rank(x)
-    if not all(isinstance(s, int) for s in x.shape):
-        raise Unsupported("Squeeze of dynamic sizes without axes", "pass the axes")
-    return list(x.shape)
+    known = input.shape is not None and all(isinstance(s, int) for s in input.shape)
+    axes = list(squeeze_dims) or ([i for i, s in enumerate(input.shape) if s == 1] if known else None)
+    return op.Squeeze(input, axes) if axes != [] else input
 
 
 @rule("ExpandDims")
-def expand_dims(op, input, dim: Int):
-    return op.Unsqueeze(input, [dim])
+def expand_dims(op, input, dim):
+    axes = known_ints(dim)
+    y = op.Unsqueeze(input, op.Reshape(int64(op, dim), [1]) if axes is None else axes)
+    return set_rank(y, None if input.shape is None else len(input.shape) + 1)
 
 
 @rule("Transpose")
-def transpose(op, x, perm: Ints):
-    return op.Transpose(x, perm=list(perm))
+def transpose(op, x, perm):
+    """With a permutation known only when the model runs, elements are gathered by their index in the flat tensor."""
+    axes = known_ints(perm)
+    if axes is not None:
+        return op.Transpose(x, perm=axes)
+    n, perm = rank(x), int64(op, perm)
+    sizes = op.Shape(x)
+    strides = op.CumProd(sizes, np.int64(0), exclusive=1, reverse=1)
+    new_sizes, new_strides = op.Gather(sizes, perm), op.Gather(strides, perm)
+    index = op.constant(np.int64(0))
+    for i in range(n):
+        along = op.Mul(arange(op, op.Gather(new_sizes, np.int64(i))), op.Gather(new_strides, np.int64(i)))
+        index = op.Add(op.Unsqueeze(index, [-1]), along) if i else along
+    return op.Reshape(op.Gather(op.Reshape(x, [-1]), index), new_sizes, allowzero=1)
 
 
 @rule("ConcatV2")
@@ -58,6 +63,19 @@ def concat_v2(op, values, axis: Int):
 @rule("Concat")
 def concat(op, concat_dim: Int, values):
     return concat_v2(op, values, concat_dim)
+
+
+@rule("ConcatOffset")
+def concat_offset(op, concat_dim, shape):
+    """Where each of the tensors with these shapes starts in their concatenation."""
+    dtype, count = shape[0].dtype, length(shape[0], "the shapes")
+    axis = op.Reshape(int64(op, concat_dim), [1])
+    here = op.Equal(np.arange(count), op.Where(op.Less(axis, 0), op.Add(axis, count), axis))
+    starts, at = [], op.constant(np.zeros(count, np.int64))
+    for s in shape:
+        starts.append(_as(op, at, dtype))
+        at = op.Add(at, op.Where(here, int64(op, s), 0))
+    return tuple(starts)
 
 
 @rule("Pack")
@@ -81,15 +99,15 @@ def split(op, split_dim: Int, value, *, num_split):
 
 
 @rule("SplitV")
-def split_v(op, value, size_splits: Ints, split_dim: Int, *, num_split):
+def split_v(op, value, size_splits, split_dim: Int, *, num_split):
+    """-1 among the sizes is what the others leave."""
     if num_split == 1:
         return (value,)
-    sizes = list(size_splits)
-    if -1 in sizes:
-        size = value.shape[split_dim]
-        if not isinstance(size, int):
-            raise Unsupported("a split into -1 of an unknown size")
-        sizes[sizes.index(-1)] = size - sum(s for s in sizes if s >= 0)
+    sizes = known_ints(size_splits)
+    if sizes is None or -1 in sizes:
+        sizes = int64(op, size_splits)
+        rest = subtract(op, op.size(value, split_dim), op.Add(op.ReduceSum(sizes, keepdims=0), 1))
+        sizes = op.Where(op.Less(sizes, 0), rest, sizes)
     return op.Split(value, sizes, axis=split_dim, outputs=num_split)
 
 
@@ -119,7 +137,9 @@ def size(op, input, *, out_type=ir.DataType.INT32):
 
 @rule("Rank")
 def rank_(op, input):
-    return op.constant(np.array(rank(input), np.int32))
+    return op.constant(np.array(len(input.shape), np.int32)) if input.shape is not None else _as(
+        op, op.Squeeze(op.Shape(op.Shape(input)), [0]), ir.DataType.INT32
+    )
 
 
 @rule("Fill")
@@ -142,122 +162,23 @@ def ones_like(op, x):
     return op.Expand(np.ones((), x.dtype.numpy()), op.Shape(x))
 
 
-def _onnx_pads(op, paddings):
-    """[[before, after], ...] in ONNX's order: all befores, then all afters."""
-    return op.Reshape(op.Transpose(int64(op, paddings), perm=[1, 0]), [-1])
-
-
-@rule("Pad")
-def pad(op, input, paddings):
-    return op.Pad(input, _onnx_pads(op, paddings), mode="constant")
-
-
-@rule("PadV2")
-def pad_v2(op, input, paddings, constant_values):
-    return op.Pad(input, _onnx_pads(op, paddings), constant_values, mode="constant")
-
-
-@rule("MirrorPad")
-def mirror_pad(op, input, paddings: Array, *, mode):
-    if mode == "REFLECT":
-        return op.Pad(input, [int(p) for p in np.asarray(paddings).T.reshape(-1)], mode="reflect")
-    x = input  # ONNX has no SYMMETRIC mode, which repeats the edge
-    for axis, (before, after) in enumerate(np.asarray(paddings).tolist()):
-        parts = [x]
-        if before:
-            parts.insert(0, op.Slice(x, [before - 1], [np.iinfo(np.int64).min], [axis], [-1]))
-        if after:
-            end = op.size(x, axis)
-            if not isinstance(end, int):
-                raise Unsupported("symmetric padding of an unknown size")
-            stop = end - after - 1
-            parts.append(op.Slice(x, [end - 1], [stop if stop >= 0 else np.iinfo(np.int64).min], [axis], [-1]))
-        x = op.Concat(*parts, axis=axis) if len(parts) > 1 else x
-    return x
-
-
-@rule("SpaceToDepth")
-def space_to_depth(op, input, *, block_size, data_format="NHWC"):
-    return last(op, op.SpaceToDepth(first(op, input, data_format), blocksize=block_size), data_format)
-
-
-@rule("DepthToSpace")
-def depth_to_space(op, input, *, block_size, data_format="NHWC"):
-    return last(op, op.DepthToSpace(first(op, input, data_format), blocksize=block_size, mode="DCR"), data_format)
-
-
-@rule("SpaceToBatchND")
-def space_to_batch_nd(op, input, block_shape: Ints, paddings: Array):
-    """Pad, split each spatial axis into (size / block, block), and move the blocks to the batch axis."""
-    n, m = rank(input), len(block_shape)
-    pads = np.zeros((n, 2), np.int64)
-    pads[1 : m + 1] = paddings
-    x = op.Pad(input, pads.T.reshape(-1)) if pads.any() else input
-    cut = [op.size(x, 0)]
-    for i, b in enumerate(block_shape):
-        size = op.size(x, i + 1)
-        cut += [size // b if isinstance(size, int) else op.Div(size, b), b]
-    rest = [op.size(x, i) for i in range(m + 1, n)]
-    x = op.reshape(x, cut + rest)
-    spatial = [2 * i + 1 for i in range(m)]
-    x = op.Transpose(x, perm=[*(w + 1 for w in spatial), 0, *spatial, *range(2 * m + 1, n + m)])
-    batch = cut[0] * int(np.prod(block_shape)) if isinstance(cut[0], int) else op.Mul(cut[0], int(np.prod(block_shape)))
-    return op.reshape(x, [batch, *cut[1::2], *rest])
-
-
-@rule("BatchToSpaceND")
-def batch_to_space_nd(op, input, block_shape: Ints, crops: Array):
-    """Move the blocks from the batch axis between the spatial elements, and crop."""
-    n, m = rank(input), len(block_shape)
-    total = int(np.prod(block_shape))
-    batch = op.size(input, 0)
-    batch = batch // total if isinstance(batch, int) else op.Div(batch, total)
-    sizes = [op.size(input, i) for i in range(1, n)]
-    x = op.reshape(input, [*block_shape, batch, *sizes])
-    order = [m]
-    for i in range(m):
-        order += [m + 1 + i, i]
-    x = op.Transpose(x, perm=order + list(range(2 * m + 1, n + m)))
-    grown = [s * b if isinstance(s, int) else op.Mul(s, b) for s, b in zip(sizes, block_shape, strict=False)]
-    x = op.reshape(x, [batch, *grown, *sizes[m:]])
-    crops = np.asarray(crops)
-    if not crops.any():
-        return x
-    max_end = np.iinfo(np.int64).max
-    return op.Slice(x, crops[:, 0].tolist(), [-int(c) if c else max_end for c in crops[:, 1]], list(range(1, m + 1)))
-
-
-@rule("InvertPermutation")
-def invert_permutation(op, x: Array):
-    return op.constant(np.argsort(x).astype(np.asarray(x).dtype))
-
-
 @rule("Range")
 def range_(op, start, limit, delta):
     return op.Range(start, limit, delta)
 
 
 @rule("LinSpace")
-def lin_space(op, start, stop, num: Int):
-    if num == 1:
-        return op.Reshape(start, [1])
-    steps = np.arange(num, dtype=start.dtype.numpy())
-    step = op.Div(op.Sub(stop, start), np.array(num - 1, start.dtype.numpy()))
-    body = op.Add(start, op.Mul(steps[:-1], step))
-    return op.Concat(body, op.Reshape(stop, [1]), axis=0)
+def lin_space(op, start, stop, num):
+    """Steps of equal size from start; the last element is exactly stop, unless it is the only one."""
+    i = op.Cast(arange(op, elements(op, num, 1)[0]), to=start.dtype)
+    last = op.Sub(op.Cast(op.Reshape(num, []), to=start.dtype), _number(start, 1))
+    step = op.Div(op.Sub(stop, start), op.Max(last, _number(start, 1)))
+    at_end = op.And(op.Equal(i, last), op.Greater(last, _number(start, 0)))
+    return op.Where(at_end, stop, op.Add(start, op.Mul(i, step)))
 
 
-@rule("Roll")
-def roll(op, input, shift: Ints, axis: Ints):
-    x = input
-    for s, a in zip(shift, axis, strict=True):
-        size = x.shape[a] if rank(x) else 1
-        if not isinstance(size, int):
-            raise Unsupported("a roll along an axis of unknown size")
-        if size and s % size:
-            low, high = op.Split(x, [size - s % size, s % size], axis=a, outputs=2)
-            x = op.Concat(high, low, axis=a)
-    return x
+def _number(x, number):
+    return np.array(number, x.dtype.numpy())
 
 
 @rule("BroadcastArgs")

@@ -330,3 +330,43 @@ def jacobi_svd(op: Any, a: Any) -> tuple[Any, Any, Any]:
     result, v = _jacobi(op, a, symmetric=False)
     values, result, v = _sorted(op, op.ReduceL2(result, [-2], keepdims=0), result, v, largest=1)
     return values, result, v
+
+
+def is_wide(a: Any) -> bool:
+    """Whether a matrix has more columns than rows; if not known, it is assumed to be tall."""
+    m, n = a.shape[-2:]
+    return isinstance(m, int) and (not isinstance(n, int) or m < n)
+
+
+def svd(op: Any, a: Any, *, full: bool, compute_uv: bool = True) -> tuple[Any, Any, Any]:
+    """Singular value decomposition a = u @ diag(values) @ v.T, as (u, values, v); u and v are None unless `compute_uv`.
+
+    With `full`, u and v are square. The signs of their columns are not unique.
+    """
+    wide = is_wide(a)
+    values, left, right = jacobi_svd(op, matrix_transpose(op, a) if wide else a)
+    if not all(isinstance(d, int) for d in a.shape[-2:]):  # it may be wider than assumed: zeros come last
+        min_dim = op.dims([op.Min(op.size(a, -2), op.size(a, -1))])
+        values, left = (op.Slice(x, [0], min_dim, [-1]) for x in (values, left))
+        right = right if full else op.Slice(right, [0], min_dim, [-1])
+    if not compute_uv:
+        return None, values, None
+    # orthonormal even for zero singular values; the diagonal of r has the signs of the rotations
+    q, r = qr(op, left, complete=full)
+    eye = identity(op, op.size(r, -1), a)
+    signs = op.ReduceSum(op.Mul(op.Slice(r, [0], op.dims([op.size(r, -1)]), [-2]), eye), [-1], keepdims=0)
+    signs = op.Where(op.Less(signs, 0.0), -1.0, op.CastLike(1.0, a))
+    u = op.Mul(op.Slice(q, [0], op.dims([op.size(r, -1)]), [-1]), op.Unsqueeze(signs, [-2]))
+    if full:
+        u = op.Concat(u, op.Slice(q, op.dims([op.size(r, -1)]), [2**63 - 1], [-1]), axis=-1)
+    return (right, values, u) if wide else (u, values, right)
+
+
+def slogdet(op: Any, a: Any) -> tuple[Any, Any, Any, Any]:
+    """The sign of the determinant, the logarithm of its size, and the packed LU factors and swaps that it is computed from."""
+    packed, swaps, _, _ = lu(op, a)
+    diagonal = op.ReduceSum(op.Mul(packed, identity(op, op.size(a, -1), a)), [-1], keepdims=0)
+    moved = op.Not(op.Equal(swaps, arange(op, op.size(swaps, -1))))
+    signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, a)))
+    size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
+    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, swaps

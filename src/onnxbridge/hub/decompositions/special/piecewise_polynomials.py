@@ -1,20 +1,17 @@
 """Piecewise polynomial approximations of functions that ONNX does not have; coefficients are computed on first use.
 
-The reference is mpmath, a dependency of PyTorch: its values are exact beyond double precision and the same on every machine.
+The reference is mpmath: its values are exact beyond double precision and the same on every machine.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-
-from onnxbridge.frontends.pytorch.fx.promotion import cast, promote_to_float
 
 DEGREE = 13
 
@@ -70,18 +67,3 @@ def horner(op: Any, x: Any, coefficients: Sequence[Any]) -> Any:
     for c in reversed(rest):
         total = op.Add(op.Mul(x, total), c)
     return total
-
-
-def in_float64(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """A rule, with these parameter names, that computes `function` in float64 and casts the result to the operands' dtype."""
-
-    def lower(op: Any, *operands: Any) -> Any:
-        values = promote_to_float(op, *operands)
-        if any(0 in v.shape for v in values):
-            return values[0] if len(values) == 1 else op.Add(*values)  # empty tensors: only the shape matters
-        return cast(op, function(op, *(cast(op, v, ir.DataType.DOUBLE) for v in values)), values[0].dtype)
-
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(n, kind) for n in ("op", *(names or ("self",)))]
-    lower.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return lower

@@ -1,0 +1,99 @@
+"""Matrix factorizations, and linear systems solved with them."""
+
+import numpy as np
+
+from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.decompositions.linalg import factorizations
+from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
+from onnxbridge.hub.ir.values import cast, mark_undetermined
+
+SIGNS = "signs of the vectors are not TensorFlow's: they cannot be outputs of the model"
+
+
+@rule("Cholesky")
+def cholesky(op, input):
+    return input if input.shape[-1] == 0 else factorizations.cholesky(op, input)[0]
+
+
+def _turned(op, matrix, adjoint):
+    return matrix_transpose(op, matrix) if adjoint else matrix
+
+
+def _identity(op, a):
+    return factorizations.identity(op, op.size(a, -1), a)
+
+
+@rule("MatrixSolve")
+def matrix_solve(op, matrix, rhs, *, adjoint=False):
+    packed, _, order, _ = factorizations.lu(op, _turned(op, matrix, adjoint))
+    return factorizations.solve_factored(op, packed, order, rhs)
+
+
+@rule("MatrixInverse")
+def matrix_inverse(op, input, *, adjoint=False):
+    return input if input.shape[-1] == 0 else matrix_solve(op, input, _identity(op, input), adjoint=adjoint)
+
+
+@rule("MatrixTriangularSolve")
+def matrix_triangular_solve(op, matrix, rhs, *, lower=True, adjoint=False):
+    return factorizations.solve_triangular(op, _turned(op, matrix, adjoint), rhs, upper=lower == adjoint)
+
+
+@rule("MatrixDeterminant")
+def matrix_determinant(op, input):
+    """The product of the pivots, with the sign of the row swaps."""
+    if input.shape[-1] == 0:
+        return op.Expand(np.array(1, input.dtype.numpy()), op.Shape(input, end=-2))
+    packed, swaps, _, _ = factorizations.lu(op, input)
+    pivots = op.ReduceSum(op.Mul(packed, _identity(op, input)), [-1], keepdims=0)
+    moved = op.Not(op.Equal(swaps, factorizations.arange(op, op.size(swaps, -1))))
+    return op.ReduceProd(op.Where(moved, op.Neg(pivots), pivots), [-1], keepdims=0)
+
+
+@rule("LogMatrixDeterminant")
+def log_matrix_determinant(op, input):
+    return factorizations.slogdet(op, input)[:2]
+
+
+@rule("Qr")
+def qr(op, input, *, full_matrices=False):
+    return factorizations.qr(op, input, complete=full_matrices)
+
+
+@rule("Svd", limits=SIGNS)
+def svd(op, input, *, compute_uv=True, full_matrices=False):
+    u, values, v = factorizations.svd(op, input, full=full_matrices, compute_uv=compute_uv)
+    if not compute_uv:
+        empty = op.constant(np.zeros(0, input.dtype.numpy()))
+        return values, empty, empty
+    return values, mark_undetermined(op, u), mark_undetermined(op, v)
+
+
+@rule("SelfAdjointEigV2", limits=SIGNS)
+def self_adjoint_eig_v2(op, input, *, compute_v=True):
+    """Of the lower triangle."""
+    lower, below = (op.Trilu(input, np.int64(k), upper=0) for k in (0, -1))
+    values, vectors = factorizations.eigh(op, op.Add(lower, matrix_transpose(op, below)))
+    return values, mark_undetermined(op, vectors) if compute_v else op.constant(np.zeros(0, input.dtype.numpy()))
+
+
+@rule("Lu")
+def lu(op, input, *, output_idx_type):
+    packed, _, order, _ = factorizations.lu(op, input)
+    return packed, cast(op, order, output_idx_type)
+
+
+@rule("MatrixSolveLs")
+def matrix_solve_ls(op, matrix, rhs, l2_regularizer, *, fast=True):
+    """By the normal equations, of the smaller side."""
+    rows, columns = list(matrix.shape)[-2:]
+    if not fast or not isinstance(rows, int) or not isinstance(columns, int):
+        raise Unsupported("least squares with fast=False, or of unknown sizes")
+    a, t = matrix, matrix_transpose(op, matrix)
+    square = op.MatMul(t, a) if rows >= columns else op.MatMul(a, t)
+    square = op.Add(square, op.Mul(_identity(op, square), cast(op, l2_regularizer, matrix.dtype)))
+    factor = factorizations.cholesky(op, square)[0]
+    y = factorizations.solve_triangular(op, factor, op.MatMul(t, rhs) if rows >= columns else rhs, upper=False)
+    y = factorizations.solve_triangular(op, matrix_transpose(op, factor), y, upper=True)
+    return y if rows >= columns else op.MatMul(t, y)

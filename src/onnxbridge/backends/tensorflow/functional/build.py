@@ -151,7 +151,9 @@ class _Builder:
 
     def _layer(self, call: Expression, node: ir.Node) -> Any:
         sources = tuple(s for w in call.weights for s in w.sources)
-        name = self.names.unused(name_of(node, sources, call.kind))
+        suffix = "_pad" if call.kind.startswith("ZeroPadding") and node.op_type != "Pad" else ""
+        suffix = "_crop" if call.kind.startswith("Cropping") else suffix
+        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix)
         config = dict(call.config)
         if call.wrapped is not None:
             config["layer"] = getattr(keras.layers, call.wrapped.kind)(**call.wrapped.config)
@@ -221,6 +223,11 @@ class _Builder:
             self.variables.setdefault(value, variable)
         made = made if isinstance(made, (list, tuple)) else [made]
         self.values.update(zip(part.outputs, made, strict=True))
+
+
+def _weights_beside(node: ir.Node) -> tuple[ir.Value, ...]:
+    """The weights of a node, by which its helping layers are named."""
+    return tuple(v for v in node.inputs if v is not None and v.const_value is not None and is_trained(v))
 
 
 def _sources(result: Any) -> Iterator[ir.Value]:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.trainable import COMPUTED, is_generated_name
-from onnxbridge.hub.ir.unique_name import unique_name
+from onnxbridge.hub.ir.unique_name import free_name
 
 
 class LayerNames:
@@ -21,7 +21,7 @@ class LayerNames:
         """The name as Keras allows it, with a number where it is taken."""
         plain = re.sub(r"[^\w.\-]+", "_", name, flags=re.ASCII).strip("_.") or "layer"
         plain = plain if plain[0].isalnum() else f"v{plain}"
-        found = unique_name(plain, self._taken) if plain.lower() in self._taken else plain
+        found = free_name(plain, lambda name: name.lower() in self._taken)
         self._taken.add(found.lower())
         return found
 

@@ -74,8 +74,8 @@ def test_plugins_and_the_walker_show_that_line():
     error = RuntimeError(KERAS)
     wanted = main_line(error)
     assert plugins.frontend("tensorflow").main_line(error) == plugins.backend("tensorflow").main_line(error) == wanted
-    from onnxbridge.backends.tensorflow.build import _TraceTarget
+    from onnxbridge.backends.tensorflow.trace import TraceTarget
 
-    assert _TraceTarget.main_line(None, error) == wanted != Target.main_line(None, error)
+    assert TraceTarget.main_line(None, error) == wanted != Target.main_line(None, error)
     assert plugins.backend("onnx").main_line(RuntimeError("first\nsecond")) == "first"
     assert plugins.backend("onnx").main_line(RuntimeError()) == "no message"

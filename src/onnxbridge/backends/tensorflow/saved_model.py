@@ -10,17 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from onnxbridge import frameworks
-from onnxbridge.backends.tensorflow.build import keywords
+from onnxbridge.backends.tensorflow.hub_module import keywords
 from onnxbridge.errors import ConversionError, Problem, SourceLocation
 from onnxbridge.hub.ir import strings
 
 
 def run(artifact: Any, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """Run the module on inputs by hub name."""
-    inputs = [_to_tensorflow(feeds.get(n), s) for n, s in zip(artifact.input_names, artifact.signature, strict=True)]
+    inputs = [_to_tensorflow(feeds.get(n), s) for n, s in zip(artifact.hub_inputs, artifact.signature, strict=True)]
     results = artifact(*inputs)
     results = results if isinstance(results, tuple) else (results,)
-    return {name: _to_numpy(r) for name, r in zip(artifact.output_names, results, strict=True)}
+    return {name: _to_numpy(r) for name, r in zip(artifact.hub_outputs, results, strict=True)}
 
 
 def _to_tensorflow(value: Any, spec: Any) -> Any:
@@ -44,7 +44,7 @@ def save(artifact: Any, path: Path) -> None:
     if any(s is None for s in artifact.signature):
         reason = "signatures do not support sequences or optional values as inputs"
         raise ConversionError("TensorFlow module to SavedModel", [Problem("SavedModel", reason, locations=(SourceLocation(),))])
-    outputs = keywords(artifact.output_names)
+    outputs = keywords(artifact.hub_outputs)
 
     @tf.function(input_signature=artifact.signature, autograph=False)  # type: ignore[untyped-decorator]
     def serve(*inputs: Any) -> dict[str, Any]:

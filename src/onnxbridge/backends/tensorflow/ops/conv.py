@@ -1,10 +1,10 @@
-"""Convolutions. TensorFlow's CPU kernels require channels last, so each is wrapped in transposes."""
+"""Convolutions. TensorFlow's CPU kernels require channels last; what has them on axis 1 is wrapped in transposes."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops import channels_last, rule
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
@@ -70,14 +70,21 @@ def _by_group(x, kernel, strides, dilations, group):
 
 @rule("Conv", limits="1 to 3 spatial dimensions")
 def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
+    return second(conv_last(
+        last(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides
+    ))  # fmt: skip
+
+
+@channels_last("Conv")
+def conv_last(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None):
     spatial = rank(W) - 2
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{spatial} spatial dimensions")
     strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
-    before, after = pads_of(auto_pad, pads, sizes(X)[2:], sizes(W)[2:], strides, dilations)
+    before, after = pads_of(auto_pad, pads, sizes(X)[1:-1], sizes(W)[2:], strides, dilations)
     kernel = tf.transpose(W, [*range(2, spatial + 2), 1, 0])
-    y = convolved(padded(last(X), before, after, start=1), kernel, strides, dilations, group)
-    return second(y if B is None else y + B)
+    y = convolved(padded(X, before, after, start=1), kernel, strides, dilations, group)
+    return y if B is None else y + B
 
 
 @rule("ConvInteger", limits="1 to 3 spatial dimensions")
@@ -99,12 +106,23 @@ def conv_transpose(
     X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None, output_shape=None,
     pads=None, strides=None,
 ):  # fmt: skip
+    return second(conv_transpose_last(
+        last(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, output_padding=output_padding,
+        output_shape=output_shape, pads=pads, strides=strides,
+    ))  # fmt: skip
+
+
+@channels_last("ConvTranspose")
+def conv_transpose_last(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None, output_shape=None,
+    pads=None, strides=None,
+):  # fmt: skip
     spatial = rank(W) - 2
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{spatial} spatial dimensions")
     strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
     extra = output_padding or (0,) * spatial
-    inside = sizes(X)[2:]
+    inside = sizes(X)[1:-1]
     full = [s * (n - 1) + (k - 1) * d + 1 for n, k, s, d in zip(inside, sizes(W)[2:], strides, dilations, strict=True)]
     if output_shape or auto_pad.startswith("SAME"):
         target_sizes = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
@@ -115,12 +133,12 @@ def conv_transpose(
         before, after = pads[:spatial], pads[spatial:]
     if set(dilations) == {1}:
         kernel = tf.transpose(W, [*range(2, spatial + 2), 1, 0])
-        parts = zip(tf.split(last(X), group, -1), tf.split(kernel, group, -1), strict=True)
+        parts = zip(tf.split(X, group, -1), tf.split(kernel, group, -1), strict=True)
         y = tf.concat([_transposed(x, k, full, strides) for x, k in parts], -1)
     else:
-        y = _transposed_dilated(last(X), W, strides, dilations, group)
+        y = _transposed_dilated(X, W, strides, dilations, group)
     y = padded(y, [-b for b in before], [e - a for e, a in zip(extra, after, strict=True)], start=1)
-    return second(y if B is None else y + B)
+    return y if B is None else y + B
 
 
 def _transposed_dilated(x, w, strides, dilations, group):

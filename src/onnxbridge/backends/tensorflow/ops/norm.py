@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops import channels_last, rule
+from onnxbridge.backends.tensorflow.ops.conv import last, second
 from onnxbridge.backends.tensorflow.padding import padded
 from onnxbridge.backends.tensorflow.sizes import axis_of, packed, rank, sizes
 
@@ -90,3 +91,19 @@ def mean_variance_normalization(X, *, axes=(0, 2, 3)):
     mean = tf.reduce_mean(X, list(axes), keepdims=True)
     variance = tf.reduce_mean(tf.square(X), list(axes), keepdims=True) - tf.square(mean)
     return (X - mean) / (tf.sqrt(variance) + 1e-9)
+
+
+def _last(function):
+    """The rule of a normalization for data with the channels last."""
+
+    def normalize(X, *rest, **attributes):
+        return last(function(second(X), *rest, **attributes))
+
+    return normalize
+
+
+for _op, _rule in {
+    "BatchNormalization": batch_normalization, "InstanceNormalization": instance_normalization,
+    "GroupNormalization": group_normalization,
+}.items():  # fmt: skip
+    channels_last(_op)(_last(_rule))

@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops import channels_last, rule
 from onnxbridge.backends.tensorflow.ops.conv import last, second
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
 from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, rank, size, sizes
@@ -117,6 +117,26 @@ def lp_pool(X, *, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, 
     strides, dilations, before, _, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
     powers = tf.pow(tf.abs(padded(X, before, final)), p)
     return tf.pow(tf.reduce_sum(windows(powers, kernel_shape, strides, dilations), list(range(-len(kernel_shape), 0))), 1 / p)
+
+
+@channels_last("MaxPool")
+def max_pool_last(X, **attributes):
+    return last(max_pool(second(X), **attributes, outputs=(True,)))
+
+
+@channels_last("AveragePool")
+def average_pool_last(X, **attributes):
+    return last(average_pool(second(X), **attributes))
+
+
+@channels_last("GlobalAveragePool")
+def global_average_pool_last(X):
+    return tf.reduce_mean(X, list(range(1, rank(X) - 1)), keepdims=True)
+
+
+@channels_last("GlobalMaxPool")
+def global_max_pool_last(X):
+    return tf.reduce_max(X, list(range(1, rank(X) - 1)), keepdims=True)
 
 
 @rule("GlobalAveragePool")

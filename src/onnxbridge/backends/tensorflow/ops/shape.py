@@ -7,8 +7,9 @@ import onnx_ir as ir
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
-from onnxbridge.backends.tensorflow.ops import rule
+from onnxbridge.backends.tensorflow.ops import channels_last, rule
 from onnxbridge.backends.tensorflow.ops.arithmetic import quotient
+from onnxbridge.backends.tensorflow.ops.conv import last, second
 from onnxbridge.backends.tensorflow.padding import padded
 from onnxbridge.backends.tensorflow.sizes import axis_of, is_fixed, known, packed, rank, reshaped, size, sizes
 from onnxbridge.errors import Unsupported
@@ -215,6 +216,16 @@ def space_to_depth(input, *, blocksize):
     b = blocksize
     blocks = tf.reshape(input, packed([n, c, h // b, b, w // b, b]))
     return tf.reshape(tf.transpose(blocks, [0, 3, 5, 1, 2, 4]), packed([n, c * b * b, h // b, w // b]))
+
+
+@channels_last("DepthToSpace")
+def depth_to_space_last(input, *, blocksize, mode="DCR"):
+    return last(depth_to_space(second(input), blocksize=blocksize, mode=mode))
+
+
+@channels_last("SpaceToDepth")
+def space_to_depth_last(input, *, blocksize):
+    return last(space_to_depth(second(input), blocksize=blocksize))
 
 
 @rule("Pad")

@@ -1,0 +1,240 @@
+"""Builds the functional Keras model of a hub graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow.functional import custom_layers
+from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
+from onnxbridge.backends.tensorflow.functional.fragments import fragment, is_variable
+from onnxbridge.backends.tensorflow.functional.model import KerasModel, keras_model
+from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of
+from onnxbridge.backends.tensorflow.functional.plan import Step, inputs_of, is_tensor, steps
+from onnxbridge.backends.tensorflow.functional.values import weight
+from onnxbridge.backends.tensorflow.hub_module import keywords
+from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.opset_version import OPSET
+from onnxbridge.hub.ir.trainable import is_trained
+from onnxbridge.hub.passes.transposes.channels_last import DOMAIN
+
+_OPSETS = {"": OPSET, "ai.onnx.ml": 5, DOMAIN: 1}
+
+
+class NotFunctional(Exception):
+    """A model that cannot be a functional Keras model, and why."""
+
+
+def build(model: ir.Model) -> KerasModel:
+    """The hub model as a functional Keras model.
+
+    Raises:
+        NotFunctional: for inputs, outputs or operators that Keras has no symbolic tensors for.
+        ConversionError: for operators that cannot be converted.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise NotFunctional(f"Keras runs on {keras.backend.backend()}")
+    with _defaults():
+        return _Builder(model).model()
+
+
+@contextmanager
+def _defaults() -> Iterator[None]:
+    """Keras's settings as the layers are written for, whatever the user has configured."""
+    policy, order = keras.config.dtype_policy(), keras.config.image_data_format()
+    keras.config.set_dtype_policy("float32")
+    keras.config.set_image_data_format("channels_last")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
+        keras.config.set_image_data_format(order)
+
+
+class _Builder:
+    """The values of the model while its layers are called one after the other."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.graph = graph = model.graph
+        self.inputs = [v for v in graph.inputs if v.const_value is None]
+        if not self.inputs or not all(map(is_tensor, (*self.inputs, *graph.outputs))):
+            raise NotFunctional("it has no inputs, or such without a Keras dtype or rank")
+        names = keywords(tuple(v.name or "" for v in self.inputs))
+        self.names = LayerNames(set(names))
+        self.opsets = {**_OPSETS, **model.opset_imports}
+        self.values: dict[ir.Value, Any] = {}
+        for value, name in zip(self.inputs, names, strict=True):
+            shape = [d if isinstance(d, int) else None for d in value.shape or ()]
+            dtype = dtypes.of(value.dtype).name  # type: ignore[arg-type]
+            self.values[value] = keras.Input(batch_shape=tuple(shape), dtype=dtype, name=name)
+        self.variables: dict[ir.Value, Any] = {}
+        self.readers: dict[ir.Value, set[ir.Node]] = {}
+        for node in graph:
+            for value in inputs_of(node):
+                self.readers.setdefault(value, set()).add(node)
+        self._layers: dict[Any, Any] = {}
+
+    def model(self) -> KerasModel:
+        plan = steps(self.graph)
+        self._share_parameters([s for s in plan if s.results is None], [s for s in plan if s.results is not None])
+        for step in plan:
+            if step.results is None:
+                self._run(step.nodes)
+                continue
+            made: dict[int, Any] = {}
+            for value, result in step.results.items():
+                if value.name != "" and (value.uses() or value.is_graph_output()):
+                    self.values[value] = self._adopted(value, self._evaluate(result, step.nodes[0], made))
+        if any(v not in self.values for v in self.graph.outputs):
+            raise NotFunctional("an output is constant")
+        outputs = tuple(self.values[v] for v in self.graph.outputs)
+        inputs = [self.values[v] for v in self.inputs]
+        order = {v.const_value: i for i, v in enumerate(self.graph.initializers.values())}
+        named = sorted(self.variables.items(), key=lambda item: order.get(item[0].const_value, 0))
+        return keras_model(
+            inputs[0] if len(inputs) == 1 else inputs, outputs[0] if len(outputs) == 1 else outputs,
+            name=self.names.unused(self.graph.name or "model"), hub_inputs=[v.name or "" for v in self.inputs],
+            hub_outputs=[v.name or "" for v in self.graph.outputs], weights_by_name={v.name or "": w for v, w in named},
+        )  # fmt: skip
+
+    def _adopted(self, value: ir.Value, made: Any) -> Any:
+        """Check a symbolic tensor against the hub's type and shape."""
+        expected = dtypes.of(value.dtype).name  # type: ignore[arg-type]
+        shape = [d if isinstance(d, int) else None for d in value.shape or ()]
+        agrees = len(shape) == len(made.shape) and all(
+            a is None or b is None or a == b for a, b in zip(shape, made.shape, strict=True)
+        )
+        if made.dtype != expected or not agrees:
+            raise TypeError(f"{value.name}: the layer gives {made.dtype}{made.shape}, ONNX infers {expected}{shape}")
+        return made
+
+    # Keras layers and functions
+
+    def _evaluate(self, result: Result | Any, node: ir.Node, made: dict[int, Any]) -> Any:
+        if isinstance(result, ir.Value):
+            return self.values[result]
+        if isinstance(result, Item):
+            return self._evaluate(result.call, node, made)[result.index]
+        if not isinstance(result, Expression):
+            return result
+        if id(result) not in made:
+            inputs = [self._evaluate(item, node, made) for item in result.inputs]
+            made[id(result)] = self._call(result, inputs, node)
+        return made[id(result)]
+
+    def _call(self, call: Expression, inputs: list[Any], node: ir.Node) -> Any:
+        if call.kind == "getitem":
+            return inputs[0][inputs[1]]
+        if not call.is_layer:
+            function = getattr(keras.ops, call.kind.removeprefix("ops."))
+            return function(*([inputs] if call.as_list else inputs), **call.config)
+        key = (call.kind, repr(call.config), tuple(s for w in call.weights for s in w.sources))
+        layer = self._layers.get(key) if call.weights else None
+        if layer is None:
+            layer = self._layers[key] = self._layer(call, node)
+            result = self._apply(layer, call, inputs)
+            self._set_weights(layer, call.weights)
+            return result
+        return self._apply(layer, call, inputs)
+
+    def _apply(self, layer: Any, call: Expression, inputs: list[Any]) -> Any:
+        if call.as_list:
+            return layer(inputs)
+        first, *rest = inputs
+        return layer(first, initial_state=rest) if rest else layer(first)
+
+    def _layer(self, call: Expression, node: ir.Node) -> Any:
+        sources = tuple(s for w in call.weights for s in w.sources)
+        suffix = "_pad" if call.kind.startswith("ZeroPadding") and node.op_type != "Pad" else ""
+        suffix = "_crop" if call.kind.startswith("Cropping") else suffix
+        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix)
+        config = dict(call.config)
+        if call.wrapped is not None:
+            config["layer"] = getattr(keras.layers, call.wrapped.kind)(**call.wrapped.config)
+        return getattr(keras.layers, call.kind)(**config, name=name)
+
+    def _set_weights(self, layer: Any, weights: Sequence[Weight]) -> None:
+        variables = layer.weights
+        if len(variables) != len(weights):
+            raise TypeError(f"{layer.name} has {len(variables)} weights, not {len(weights)}")
+        trained = [any(map(is_trained, w.sources)) for w in weights]
+        layer.trainable = not weights or any(trained)
+        for variable, each, is_trainable in zip(variables, weights, trained, strict=True):
+            array = np.asarray(each.array())
+            if tuple(array.shape) != tuple(variable.shape):
+                raise TypeError(f"{variable.path} has shape {variable.shape}, not {array.shape}")
+            variable.assign(array)
+            if variable.trainable and not is_trainable:
+                variable.trainable = False
+            for source in each.sources:
+                self.variables.setdefault(source, variable)
+
+    # operators that run by the rules
+
+    def _share_parameters(self, run: Sequence[Step], native: Sequence[Step]) -> None:
+        """Create a `Parameter` for every weight of operators that belongs to several layers."""
+        owners: dict[ir.Value, set[int]] = {}
+        for i, step in enumerate(run):
+            for node in step.nodes:
+                for value in self._weights_of(node):
+                    owners.setdefault(value, set()).add(i)
+        own = {
+            s for step in native for r in step.results.values() for s in _sources(r)  # type: ignore[union-attr]
+        }  # fmt: skip
+        for value, found in owners.items():
+            if len(found) < 2 and value not in own:
+                continue
+            array = weight(value).array()
+            layer = custom_layers.Parameter(array.shape, dtypes.of(value.dtype).name, name=self.names.unused(value.name or ""))  # type: ignore[arg-type]
+            self.values[value] = layer(self.values[self.inputs[0]])
+            layer.value.assign(array)
+            layer.trainable = is_trained(value)
+            self.variables.setdefault(value, layer.value)
+
+    def _weights_of(self, node: ir.Node) -> Iterator[ir.Value]:
+        yield from (v for v in inputs_of(node) if is_variable(v))
+
+    def _run(self, nodes: Sequence[ir.Node]) -> None:
+        """Call an `Operators` layer that computes these nodes."""
+        part = fragment(nodes, self.readers, self.values.keys(), self.inputs[0], self.opsets)
+        if not part.outputs:
+            return
+        if not all(map(is_tensor, part.outputs)) or any(v not in self.values for v in part.inputs):
+            raise NotFunctional(f"{nodes[0].op_type}: Keras has no symbolic tensor for what it gives or takes")
+        inputs = [self.values[v] for v in part.inputs]
+        results = custom_layers.traced(part.graph, len(part.weights), inputs)
+        for value, result in zip(part.graph.outputs, results, strict=True):
+            if getattr(getattr(result, "shape", None), "rank", None) is None:
+                raise NotFunctional(f"{nodes[0].op_type}: the rank of its result is known only at run time")
+            value.shape = ir.Shape(result.shape.as_list())
+        trained = [is_trained(v) for v in part.weights]
+        sources = tuple(v for v, is_one in zip(part.weights, trained, strict=True) if is_one)
+        name = self.names.unused(name_of(nodes[-1], sources if len(nodes) == 1 else (), nodes[-1].op_type))
+        layer = custom_layers.Operators(custom_layers.encoded(part.graph), trained, name=name)
+        made = layer(inputs[0] if len(inputs) == 1 else inputs)
+        for value, variable in zip(part.weights, layer.weights_in_order, strict=True):
+            variable.assign(constant_array(value))
+            self.variables.setdefault(value, variable)
+        made = made if isinstance(made, (list, tuple)) else [made]
+        self.values.update(zip(part.outputs, made, strict=True))
+
+
+def _weights_beside(node: ir.Node) -> tuple[ir.Value, ...]:
+    """The weights of a node, by which its helping layers are named."""
+    return tuple(v for v in node.inputs if v is not None and v.const_value is not None and is_trained(v))
+
+
+def _sources(result: Any) -> Iterator[ir.Value]:
+    if isinstance(result, Item):
+        yield from _sources(result.call)
+    elif isinstance(result, Expression):
+        for each in result.weights:
+            yield from each.sources
+        for item in result.inputs:
+            yield from _sources(item)

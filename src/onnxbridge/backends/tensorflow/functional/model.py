@@ -1,0 +1,92 @@
+"""The Keras model that users get: a functional model that is also called with its inputs by position or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from keras.src.models.functional import Functional
+
+from onnxbridge.backends.tensorflow.hub_module import keywords
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a model knows of the hub model. An object of its own, so that Keras does not track it as part of the model."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: Mapping[str, Any]
+
+
+class KerasModel(Functional):  # type: ignore[misc]
+    """A functional Keras model converted from the hub.
+
+    It is called as any Keras model, and also with several inputs by position, or by name (`model(ids, mask)`, `model(image=x)`). It
+    is saved as a plain functional model, which loads without onnxbridge.
+
+    Attributes:
+        weights_by_name: the variables by hub name.
+        hub_inputs, hub_outputs: the hub's names, in order.
+        signature: the `tf.TensorSpec` of each input.
+    """
+
+    # There is no __init__ of our own: Keras writes the configuration of classes that are constructed as Functional is.
+    _hub_names = _Names((), (), {})
+
+    @property
+    def hub_inputs(self) -> tuple[str, ...]:  # noqa: D102
+        return self._hub_names.inputs
+
+    @property
+    def hub_outputs(self) -> tuple[str, ...]:  # noqa: D102
+        return self._hub_names.outputs
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The names of the inputs as Keras allows them."""
+        return keywords(self.hub_inputs)
+
+    @property
+    def weights_by_name(self) -> Mapping[str, Any]:  # noqa: D102
+        return self._hub_names.weights
+
+    @property
+    def signature(self) -> tuple[Any, ...]:  # noqa: D102
+        return tuple(tf.TensorSpec(x.shape, x.dtype, k) for x, k in zip(self.inputs, self.keywords, strict=True))
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Call the model with its inputs as Keras takes them, or by position or name."""
+        if not self.hub_inputs:  # a copy that Keras made
+            return super().__call__(*inputs, **named)
+        count = len(self.hub_inputs)
+        given = dict(zip(self.keywords, inputs, strict=False)) if 1 < len(inputs) == count or not inputs else {}
+        for key, name in zip(self.keywords, self.hub_inputs, strict=True):
+            if key not in given and (key in named or name in named):
+                given[key] = named.pop(key if key in named else name)
+        unknown = sorted(set(named) - {"training", "mask"})
+        if given and (len(given) != count or unknown):
+            raise TypeError(f"the inputs are {', '.join(self.hub_inputs)}")
+        if unknown:
+            raise TypeError(f"there is no input {', '.join(unknown)}; the inputs are {', '.join(self.hub_inputs)}")
+        if given:
+            values = [given[k] for k in self.keywords]
+            inputs = (values[0] if count == 1 else values,)
+        return super().__call__(*inputs, **named)
+
+
+def keras_model(
+    inputs: Any, outputs: Any, *, name: str, hub_inputs: Sequence[str], hub_outputs: Sequence[str],
+    weights_by_name: Mapping[str, Any],
+) -> KerasModel:  # fmt: skip
+    """The model between these symbolic tensors, with its names in the hub."""
+    made = KerasModel(inputs, outputs, name=name)
+    made._hub_names = _Names(tuple(hub_inputs), tuple(hub_outputs), weights_by_name)
+    return made
+
+
+# Saved under its base class, so that a model loads where onnxbridge is not installed.
+KerasModel.__name__ = KerasModel.__qualname__ = Functional.__name__
+KerasModel.__module__ = Functional.__module__

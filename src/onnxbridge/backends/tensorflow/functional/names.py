@@ -1,0 +1,38 @@
+"""Names of layers, which Keras requires to be unique and without slashes."""
+
+from __future__ import annotations
+
+import re
+
+import onnx_ir as ir
+
+from onnxbridge.hub.ir import source_locations
+from onnxbridge.hub.ir.trainable import COMPUTED, is_generated_name
+from onnxbridge.hub.ir.unique_name import free_name
+
+
+class LayerNames:
+    """Gives out names that are unique in a model."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = {name.lower() for name in taken}
+
+    def unused(self, name: str) -> str:
+        """The name as Keras allows it, with a number where it is taken."""
+        plain = re.sub(r"[^\w.\-]+", "_", name, flags=re.ASCII).strip("_.") or "layer"
+        plain = plain if plain[0].isalnum() else f"v{plain}"
+        found = free_name(plain, lambda name: name.lower() in self._taken)
+        self._taken.add(found.lower())
+        return found
+
+
+def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:
+    """The name for a layer: the path of its weights in the source, else the node's own name, else its kind."""
+    for value in weights:
+        name = value.name or ""
+        scope, _, _ = name.rpartition("/" if "/" in name else ".")
+        if scope and not COMPUTED.fullmatch(name) and not is_generated_name(name):
+            return scope
+    location = source_locations.read(node)
+    named = location.scope if weights and location.scope else location.node
+    return named or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.removeprefix("ops.")).lower()

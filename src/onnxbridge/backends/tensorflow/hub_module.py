@@ -1,0 +1,123 @@
+"""Builds the module: while TensorFlow traces a function, the hub graph's calls run through the rules on symbolic tensors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import onnx_ir as ir
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow.ops import all_rules
+from onnxbridge.backends.tensorflow.trace import DIRECTION, TraceTarget, array, scope_name
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
+from onnxbridge.hub.ir import graph_reader
+from onnxbridge.hub.ir.trainable import is_trained
+from onnxbridge.lowering import lower
+
+_MAX_CONSTANT = 1024
+"""Larger constants are stored in variables, so that they are not written into the graph."""
+
+
+class HubModule(tf.Module):  # type: ignore[misc]
+    """A model converted from the hub.
+
+    Attributes:
+        weights_by_name: the variables by hub name.
+        hub_inputs, hub_outputs: the hub's names of inputs and outputs, in order.
+        signature: the `tf.TensorSpec` of each input; None for a sequence or an optional value.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        super().__init__(name=re.sub(r"\W", "_", graph.name or "") or "model")
+        inputs = [v for v in graph.inputs if v.const_value is None]
+        self.hub_inputs = tuple(v.name or "" for v in inputs)
+        self.hub_outputs = tuple(v.name or "" for v in graph.outputs)
+        self.keywords = keywords(self.hub_inputs)
+        self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
+        self.weights_by_name: dict[str, Any] = {}
+        self._body: Any = None
+        self._variables: dict[str, Any] = {}
+        self._make_variables(graph)
+
+    def _make_variables(self, graph: ir.Graph) -> None:
+        """Create variables for trained weights and for large constants, in file order."""
+        for part in (graph, *graph.subgraphs()):
+            for value in part.initializers.values():
+                trained = is_trained(value)
+                if value.const_value is None or value.dtype == ir.DataType.STRING or not value.uses():
+                    continue
+                if not trained and value.const_value.size <= _MAX_CONSTANT:
+                    continue
+                name = value.name or "constant"
+                while name in self.weights_by_name:
+                    name += "_"
+                kind = dtypes.of(value.const_value.dtype)
+                made = tf.Variable(array(value), trainable=trained, name=scope_name(name), dtype=kind)
+                # a decomposition has its own names for the same weight, so it is found by its tensor
+                self.weights_by_name[name] = self._variables[str(id(value.const_value))] = made
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Call the model with inputs by position or name; returns a tensor, or a tuple in the hub's order."""
+        values = list(inputs) + [
+            named.pop(k) if k in named else named.pop(n, None) for k, n in self._remaining_inputs(len(inputs))
+        ]
+        if named or len(values) != len(self.hub_inputs):
+            raise TypeError(f"the inputs are {', '.join(self.hub_inputs)}")
+        results = self._body(*values)
+        return results[0] if len(results) == 1 and isinstance(results[0], tf.Tensor) else tuple(results)
+
+    def _remaining_inputs(self, start: int) -> list[tuple[str, str]]:
+        return list(zip(self.keywords, self.hub_inputs, strict=True))[start:]
+
+
+def keywords(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Unique names that are valid in TensorFlow signatures."""
+    made: list[str] = []
+    for name in names:
+        name = re.sub(r"\W", "_", name) or "input"
+        name = name if name[0].isalpha() else f"v{name}"
+        while name in made:
+            name += "_"
+        made.append(name)
+    return tuple(made)
+
+
+def _spec(value: ir.Value, keyword: str) -> Any:
+    if not isinstance(value.type, ir.TensorType) or value.dtype is None:
+        return None
+    shape = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
+    try:
+        return tf.TensorSpec(shape, dtypes.of(value.dtype), keyword)
+    except Unsupported as e:
+        raise ConversionError(DIRECTION, [Problem("input", f"{value.name}: {e.reason}", e.hint, (SourceLocation(),))]) from e
+
+
+def build(model: ir.Model) -> HubModule:
+    """The hub model as a module with a traced function.
+
+    Raises:
+        ConversionError: with every operator that cannot be converted.
+    """
+    graph = model.graph
+    module = HubModule(graph)
+    inputs = [v for v in graph.inputs if v.const_value is None]
+
+    def body(*values: Any) -> list[Any]:
+        target = TraceTarget(module._variables)
+        target.values.update(zip(inputs, values, strict=True))
+        lower(graph_reader.calls_of(graph), all_rules(), target.values, target)
+        return [_output(target.values[v]) for v in graph.outputs]
+
+    if all(s is not None for s in module.signature):
+        module._body = tf.function(body, input_signature=module.signature, autograph=False)
+        module._body.get_concrete_function()
+    else:
+        # lists and None have no TensorSpec: such a model is retraced for each kind of input
+        module._body = tf.function(body, autograph=False)
+    return module
+
+
+def _output(value: Any) -> Any:
+    return tf.identity(value) if isinstance(value, tf.Tensor) else value

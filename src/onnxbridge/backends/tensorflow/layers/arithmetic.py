@@ -1,0 +1,106 @@
+"""Elementwise arithmetic as Keras layers and calls of `keras.ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.backends.tensorflow.functional.expressions import Expression, Result
+from onnxbridge.backends.tensorflow.functional.values import FLOATS, dtype_config, is_float, known, rank, same_size
+from onnxbridge.backends.tensorflow.layers import layer
+
+_ROUNDING = frozenset({"Cast", "Ceil", "Floor", "Mod", "QuantizeLinear", "Round", "Shape"})
+"""Operators that turn the last bit of a number into a whole step."""
+_LARGE = 1 << 20
+"""Sums with constants from here on are used to round; they stay as they are written (`ops/arithmetic.py`)."""
+
+
+def _unary(name: str) -> Callable[..., Expression | None]:
+    def call(node: ir.Node, input: ir.Value) -> Expression | None:
+        return Expression(f"ops.{name}", (input,)) if is_float(input) and rank(input) >= 0 else None
+
+    return call
+
+
+for _op, _name in {
+    "Neg": "negative", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf", "Sin": "sin", "Cos": "cos", "Floor": "floor",
+    "Ceil": "ceil", "Abs": "absolute", "Reciprocal": "reciprocal",
+}.items():  # fmt: skip
+    layer(_op)(_unary(_name))
+
+
+def _operand(value: ir.Value) -> Any:
+    """An operand: a constant as a number or array, None where it must stay a weight."""
+    if value.const_value is None:
+        return value if rank(value) >= 0 else None
+    array = known(value)
+    if array is None or (array.size and float(np.abs(array.astype(np.float64)).max()) >= _LARGE) or array.dtype.name not in (
+        "float32", "float64",
+    ):  # fmt: skip
+        return None
+    return float(array) if array.ndim == 0 else array
+
+
+def _binary(node: ir.Node, a: ir.Value, b: ir.Value, function: str) -> Expression | None:
+    operands = [_operand(v) for v in (a, b)] if is_float(a, b) else [None]
+    if any(o is None for o in operands) or (a.const_value is not None and b.const_value is not None):
+        return None
+    return Expression(f"ops.{function}", tuple(operands))
+
+
+def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
+    """An operator that is a merging layer on two activations of the same shape, else a function."""
+
+    def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        known_ranks = rank(A) == rank(B) >= 2 and A.const_value is None and B.const_value is None and is_float(A, B)
+        if known_ranks and A is not B and same_size(A, B):
+            return Expression(kind, (A, B), dtype_config(A), as_list=True)
+        return _binary(node, A, B, function)
+
+    return call
+
+
+layer("Add")(_merging("Add", "add"))
+layer("Sub")(_merging("Subtract", "subtract"))
+layer("Mul")(_merging("Multiply", "multiply"))
+
+
+@layer("Div")
+def div(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+    """TensorFlow's optimizer replaces a division by a constant by a product, which may differ in the last bit."""
+    if B.const_value is not None and any(n.op_type in _ROUNDING for n in node.outputs[0].consumers()):
+        return None
+    return _binary(node, A, B, "divide")
+
+
+@layer("Pow")
+def pow_(node: ir.Node, X: ir.Value, Y: ir.Value) -> Expression | None:
+    return _binary(node, X, Y, "power") if Y.const_value is not None else None
+
+
+@layer("Max", "Min")
+def extreme(node: ir.Node, *data_0: ir.Value) -> Expression | None:
+    if len(data_0) != 2:
+        return None
+    return _binary(node, *data_0, "maximum" if node.op_type == "Max" else "minimum")
+
+
+@layer("Cast")
+def cast(node: ir.Node, input: ir.Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Result | None:
+    if input.dtype == to:
+        return input
+    if input.dtype not in (*FLOATS, ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64) or ir.DataType(to) not in FLOATS:
+        return None
+    return Expression("ops.cast", (input,), {"dtype": FLOATS[ir.DataType(to)]}) if rank(input) >= 0 else None
+
+
+@layer("Where")
+def where(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Value) -> Expression | None:
+    operands = [_operand(v) for v in (X, Y)] if is_float(X, Y) and condition.const_value is None and rank(condition) >= 0 else [None]
+    both_known = X.const_value is not None and Y.const_value is not None
+    return None if both_known or any(o is None for o in operands) else Expression("ops.where", (condition, *operands))
+
+

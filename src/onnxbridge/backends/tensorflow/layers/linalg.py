@@ -1,0 +1,62 @@
+"""Matrix products as Keras layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.backends.tensorflow.functional.expressions import Expression, Weight
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, only_user, rank, weight
+from onnxbridge.backends.tensorflow.layers import layer
+
+
+@layer("Gemm")
+def gemm(
+    node: ir.Node, A: ir.Value, B: ir.Value, C: ir.Value | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
+    transB: int = 0,
+) -> Expression | None:  # fmt: skip
+    if transA or alpha != 1.0 or (C is not None and beta != 1.0) or not is_float(A, B) or not is_weight(B) or rank(B) != 2:
+        return None
+    units = dims(B)[0 if transB else 1]
+    if C is not None and (not is_weight(C) or dims(C) not in ([units], [1, units])):
+        return None
+    bias = () if C is None else (weight(C, shape=[units]),)
+    return _dense(A, units, weight(B, [1, 0] if transB else None), bias)
+
+
+@layer("MatMul")
+def mat_mul(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+    """A product with a matrix of weights, with the addition of a bias to it, or of two activations."""
+    if not is_float(A, B) or rank(A) < 2 or rank(B) < 2:
+        return None
+    if B.const_value is None:
+        return Expression("ops.matmul", (A, B)) if A.const_value is None else None
+    if not is_weight(B) or rank(B) != 2:
+        return None
+    units = dims(B)[1]
+    add = only_user(node.outputs[0])
+    bias = [v for v in add.inputs if v is not node.outputs[0]] if add is not None and add.op_type == "Add" else []
+    if add is None or not bias or bias[0] is None or not is_weight(bias[0]) or not _is_bias(bias[0], units):
+        return _dense(A, units, weight(B), ())
+    return _dense(A, units, weight(B), (weight(bias[0], shape=[units]),), (add,))
+
+
+def _is_bias(value: ir.Value, units: Any) -> bool:
+    return dims(value) == [units]
+
+
+def _dense(
+    x: ir.Value, units: Any, kernel: Weight, bias: tuple[Weight, ...], replaces: tuple[ir.Node, ...] = ()
+) -> Expression | None:
+    if rank(x) < 2 or dims(x)[-1] is None:
+        return None
+    config = {"units": units, **({} if bias else {"use_bias": False}), **dtype_config(x)}
+    return Expression("Dense", (x,), config, (kernel, *bias), replaces=replaces)
+
+
+@layer("Einsum")
+def einsum(node: ir.Node, *Inputs: ir.Value, equation: str) -> Expression | None:
+    if not is_float(*Inputs) or any(v.const_value is not None or rank(v) < 1 for v in Inputs) or "..." in equation:
+        return None
+    return Expression("ops.einsum", (equation.replace(" ", ""), *Inputs))

@@ -1,0 +1,22 @@
+"""Reductions as calls of `keras.ops`."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxbridge.backends.tensorflow.functional.expressions import Expression
+from onnxbridge.backends.tensorflow.functional.values import ints, is_float, rank
+from onnxbridge.backends.tensorflow.layers import layer
+
+_FUNCTIONS = {"ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
+
+
+@layer(*_FUNCTIONS)
+def reduce(
+    node: ir.Node, data: ir.Value, axes: ir.Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+) -> Expression | None:
+    chosen = ints(axes)
+    if not is_float(data) or data.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or rank(data) < 1 or not chosen:
+        return None
+    config = {"axis": tuple(a % rank(data) for a in chosen), "keepdims": bool(keepdims)}
+    return Expression(f"ops.{_FUNCTIONS[node.op_type]}", (data,), config)

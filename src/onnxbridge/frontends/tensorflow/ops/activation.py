@@ -1,18 +1,24 @@
 """Activations."""
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.arithmetic import maximum, minimum
 
 
 @rule("Relu")
 def relu(op, features):
+    if features.dtype.is_integer():  # runtimes have Relu for floating point only
+        return features if features.dtype.name.startswith("U") else maximum(op, features, np.array(0, features.dtype.numpy()))
     return op.Relu(features)
 
 
 @rule("Relu6")
 def relu6(op, features):
-    return op.Clip(features, 0.0, 6.0) if not features.dtype.is_integer() else op.Clip(features, 0, 6)
+    if features.dtype.is_integer():
+        return minimum(op, relu(op, features), np.array(6, features.dtype.numpy()))
+    return op.Clip(features, 0.0, 6.0)
 
 
 @rule("LeakyRelu")

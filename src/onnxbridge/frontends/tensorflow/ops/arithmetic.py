@@ -40,7 +40,7 @@ for _name, _onnx in {
 }.items():  # fmt: skip
     _unary(_name, _onnx)
 for _name, _onnx in {
-    "Add": "Add", "AddV2": "Add", "Sub": "Sub", "Mul": "Mul", "RealDiv": "Div", "Pow": "Pow",
+    "Add": "Add", "AddV2": "Add", "Sub": "Sub", "Mul": "Mul", "RealDiv": "Div",
     "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less", "LessEqual": "LessOrEqual", "Equal": "Equal",
     "LogicalAnd": "And", "LogicalOr": "Or", "BitwiseAnd": "BitwiseAnd", "BitwiseOr": "BitwiseOr", "BitwiseXor": "BitwiseXor",
 }.items():  # fmt: skip
@@ -77,14 +77,31 @@ def not_equal(op, x, y):
     return op.Not(op.Equal(x, y))
 
 
+_NARROW = (D.INT16, D.UINT16)  # runtimes have no kernels for them
+
+
+def _in_int32(op, name, x, y):
+    """An operator on two integers, of which those of 16 bits are computed as int32."""
+    if x.dtype not in _NARROW:
+        return op.call(name, x, y)
+    return op.Cast(op.call(name, *(op.Cast(v, to=D.INT32) for v in (x, y))), to=x.dtype)
+
+
 @rule("Maximum")
 def maximum(op, x, y):
-    return op.Max(x, y)
+    return _in_int32(op, "Max", x, y)
 
 
 @rule("Minimum")
 def minimum(op, x, y):
-    return op.Min(x, y)
+    return _in_int32(op, "Min", x, y)
+
+
+@rule("Pow")
+def pow_(op, x, y):
+    if x.dtype not in (*_NARROW, D.INT8, D.UINT8):
+        return op.Pow(x, y)
+    return op.Cast(op.Pow(op.Cast(x, to=D.INT32), op.Cast(y, to=D.INT32)), to=x.dtype)
 
 
 @rule("AddN")

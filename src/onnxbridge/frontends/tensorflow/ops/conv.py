@@ -1,11 +1,13 @@
 """Convolutions. Filters are [spatial..., in, out]; a constant filter is transposed to ONNX's layout once, at conversion."""
 
+import onnx_ir as ir
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import channels_last, first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.padding import padded
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import cast, rank
 
 
 def _known(shape):
@@ -29,9 +31,13 @@ def _convolve(op, x, filter, strides, padding, explicit, data_format, dilations)
     kernel, within = [op.size(filter, i) for i in range(n)], filter.shape[n]
     weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
+    dtype = x.dtype
+    if dtype.is_integer():  # of up to 32 bits: exact in float64
+        x, weight = (op.Cast(v, to=ir.DataType.DOUBLE) for v in (x, weight))
     x, attrs = padded(op, x, kernel, strides, dilations, padding, explicit, data_format)
     known = kernel if all(isinstance(k, int) for k in kernel) else None
-    return last(op, op.Conv(x, weight, group=_groups(x.shape[1], within), kernel_shape=known, **attrs), data_format)
+    y = op.Conv(x, weight, group=_groups(x.shape[1], within), kernel_shape=known, **attrs)
+    return last(op, cast(op, y, dtype), data_format)
 
 
 @rule("Conv2D")

@@ -234,7 +234,8 @@ def extract_volume_patches(op, input, *, ksizes, strides, padding):
 @rule("Dilation2D")
 def dilation2d(op, input, filter, *, strides, rates, padding):
     """The largest sum of a pixel and the filter's element; pixels outside of the image do not count."""
-    kernel, lowest = static_shape(filter, (0, 1)), np.array(-np.inf, input.dtype.numpy())
+    kernel, dtype = static_shape(filter, (0, 1)), np.dtype(input.dtype.numpy())
+    lowest = np.array(np.iinfo(dtype).min // 2 if dtype.kind in "iu" else -np.inf, dtype)  # that no sum wraps around
     parts = _windows(op, input, kernel, spatial(strides, "NHWC"), spatial(rates, "NHWC"), padding, lowest)
     offsets = np.ndindex(*kernel)
     weights = (op.Gather(op.Gather(filter, np.int64(i), axis=0), np.int64(j), axis=0) for i, j in offsets)

@@ -9,7 +9,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import LEAST, MOST, int64, known_ints
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import cast, rank
 
 
 @rule("Gather")
@@ -34,6 +34,7 @@ def resource_gather(op, resource, indices, *, batch_dims=0, dtype):
 
 def _gathered(op, params, indices, axis, batch_dims):
     axis = axis % rank(params)
+    indices = indices if indices.dtype == ir.DataType.INT32 else int64(op, indices)
     batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
     if not batch_dims:
         return op.Gather(params, indices, axis=axis)
@@ -62,24 +63,32 @@ def resource_gather_nd(op, resource, indices, *, dtype):
 @rule("ScatterNd")
 def scatter_nd(op, indices, updates, shape):
     zeros = op.Expand(np.zeros((), updates.dtype.numpy()), int64(op, shape))
-    return op.ScatterND(zeros, int64(op, indices), updates, reduction="add")
+    return scatter(op, zeros, indices, updates, "add")
 
 
-def _scatter(name, reduction):
+def scatter(op, tensor, indices, updates, reduction):
+    """ScatterND; half-precision reductions in float32, as runtimes have no kernel for them."""
+    dtype = tensor.dtype
+    if reduction != "none" and dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+        tensor, updates = (op.Cast(v, to=ir.DataType.FLOAT) for v in (tensor, updates))
+    return cast(op, op.ScatterND(tensor, int64(op, indices), updates, reduction=reduction), dtype)
+
+
+def _scatter_rule(name, reduction):
     @rule(name)
-    def scatter(op, tensor, indices, updates):
-        return op.ScatterND(tensor, int64(op, indices), updates, reduction=reduction)
+    def scatter_of(op, tensor, indices, updates):
+        return scatter(op, tensor, indices, updates, reduction)
 
 
 for _name, _reduction in {
     "TensorScatterUpdate": "none", "TensorScatterAdd": "add", "TensorScatterMax": "max", "TensorScatterMin": "min",
 }.items():  # fmt: skip
-    _scatter(_name, _reduction)
+    _scatter_rule(_name, _reduction)
 
 
 @rule("TensorScatterSub")
 def tensor_scatter_sub(op, tensor, indices, updates):
-    return op.ScatterND(tensor, int64(op, indices), op.Neg(updates), reduction="add")
+    return scatter(op, tensor, indices, op.Neg(updates), "add")
 
 
 @rule("Slice")
@@ -185,6 +194,10 @@ def one_hot(op, indices, depth, on_value, off_value, *, axis=-1):
     return op.OneHot(outside, depth, values, axis=axis)
 
 
+_NON_ZERO = (ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
+
+
 @rule("Where")
 def where(op, input):
+    input = input if input.dtype in _NON_ZERO else op.Cast(input, to=ir.DataType.BOOL)
     return op.Transpose(op.NonZero(input), perm=[1, 0])

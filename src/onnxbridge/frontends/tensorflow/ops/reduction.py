@@ -83,6 +83,9 @@ _ORDERED = (D.FLOAT, D.DOUBLE, D.INT8, D.UINT8, D.INT32, D.INT64)
 def _arg(op, kind, x, axis, to):
     if x.dtype not in _ORDERED:
         x = op.Cast(x, to=D.FLOAT if x.dtype.is_floating_point() else D.INT64 if x.dtype.bitwidth > 16 else D.INT32)
+    if x.dtype.is_floating_point():  # NaN is never chosen, which ONNX leaves open
+        worst = np.array(-np.inf if kind == "ArgMax" else np.inf, x.dtype.numpy())
+        x = op.Where(op.IsNaN(x), worst, x)
     return along(op, axis, rank(x), lambda a: cast(op, op.call(kind, x, axis=a, keepdims=0), to))
 
 

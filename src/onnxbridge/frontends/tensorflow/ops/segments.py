@@ -3,6 +3,7 @@
 import numpy as np
 
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.indexing import scatter
 from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.hub.ir.values import SORTED, rank
 
@@ -25,7 +26,7 @@ def _reduced(op, kind, data, ids, count, inner):
     reduction, neutral = _REDUCTIONS[kind]
     dtype = data.dtype.numpy()
     base = np.array(neutral(np.dtype(dtype)), dtype)
-    return op.ScatterND(op.Expand(base, op.Concat(count, inner, axis=0)), op.Unsqueeze(ids, [-1]), data, reduction=reduction)
+    return scatter(op, op.Expand(base, op.Concat(count, inner, axis=0)), op.Unsqueeze(ids, [-1]), data, reduction)
 
 
 def _unsorted(name, kind):
@@ -42,7 +43,7 @@ def _unsorted(name, kind):
 def _row_counts(op, data, ids, count):
     """How many rows each segment has, in the dtype of the data, shaped to broadcast over the segments."""
     ones = op.Expand(np.array(1, data.dtype.numpy()), op.Shape(ids))
-    rows = op.ScatterND(op.Expand(np.array(0, data.dtype.numpy()), count), op.Unsqueeze(ids, [-1]), ones, reduction="add")
+    rows = scatter(op, op.Expand(np.array(0, data.dtype.numpy()), count), op.Unsqueeze(ids, [-1]), ones, "add")
     return op.Reshape(rows, op.Concat(count, op.Expand(np.int64(1), op.Shape(op.Shape(data, start=1))), axis=0), allowzero=1)
 
 

@@ -40,14 +40,16 @@ class TFLiteTarget(HubTarget):
         return super().apply(rule, call, stored(self.writer, args) if on_integers else floats(self.writer, args), attrs)
 
     def _moves_integers(self, call: Call, args: list[Any]) -> bool:
-        """Whether all quantized inputs and outputs have the same parameters, those of a whole tensor."""
+        """Whether all quantized inputs and outputs have eight bits and the same parameters, those of a whole tensor."""
         found = [(a.parameters, a.dtype) for a in args if isinstance(a, Quantized)]
         for tensor in (self._tensor(key) for key in call.outputs if key is not None):
             dtype = hub_dtype(tensor.type)
             if tensor.quantization is not None and dtype is not None:
                 found.append((tensor.quantization, dtype))
         q, dtype = found[0] if found else (None, None)
-        return q is not None and len(q.scale) == 1 and not q.block and all(q.equals(o) and t == dtype for o, t in found)
+        if q is None or dtype not in (ir.DataType.INT8, ir.DataType.UINT8):  # runtimes have few kernels for other integers
+            return False
+        return len(q.scale) == 1 and not q.block and all(q.equals(o) and t == dtype for o, t in found)
 
     def body(self, body: Body, rules: Rules, values: Values) -> Any:
         run = super().body(body, rules, values)

@@ -76,7 +76,7 @@ def mixed_precision():
 def test_mixed_precision_needs_no_transposes_of_weights():
     x = keras.Input((16, 16, 3))
     h = x
-    for channels in (32, 64, 32):  # smaller weights are computed while converting
+    for channels in (96, 96, 32):  # smaller weights are computed while converting
         h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(channels, 3, padding="same")(h)))
     model = with_statistics(keras.Model(x, layers.Activation("linear", dtype="float32")(h)))
     kept, _ = op_types(model, fold_batch_norm=False)

@@ -8,7 +8,7 @@ from onnxbridge.frontends.tensorflow import indices
 from onnxbridge.frontends.tensorflow.literal_patterns import literals_of
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import known_ints
-from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
+from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, product
 from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.rules import Int, Str
 
@@ -56,14 +56,19 @@ def string_join(op, inputs, *, separator=""):
 
 @rule("ReduceJoin")
 def reduce_join(op, inputs, reduction_indices, *, keep_dims=False, separator=""):
-    """Axes are joined in the order in which they are given; without any, from the last to the first."""
+    """The first of the axes is joined first, so that it varies fastest."""
     axes, n = known_ints(reduction_indices), rank(inputs)
     if axes is None:
         raise Unsupported("axes that are known only when the model runs")
-    y = inputs
-    for a in [a % n for a in axes] or reversed(range(n)):
-        y = op.Unsqueeze(_joined(op, y, a, separator), [a])
-    return y if keep_dims else op.Squeeze(y, [a % n for a in axes] or list(range(n)))
+    axes = [a % n for a in axes]
+    if not axes:
+        return inputs
+    rest = [a for a in range(n) if a not in axes]
+    sizes = [op.size(inputs, a) for a in rest]
+    x = op.Transpose(inputs, perm=[*rest, *reversed(axes)])
+    x = op.Reshape(x, op.dims([*sizes, product(op, [op.size(inputs, a) for a in axes])]), allowzero=1)
+    y = _joined(op, x, len(rest), separator)
+    return op.Unsqueeze(y, sorted(axes)) if keep_dims else y
 
 
 def _joined(op, x, axis, separator, lengths=None):
@@ -73,7 +78,8 @@ def _joined(op, x, axis, separator, lengths=None):
         return op.Squeeze(x, [axis])
 
     def body(i, condition, joined):
-        piece = op.Gather(x, i, axis=axis)
+        at = op.Reshape(i, [1])
+        piece = op.Squeeze(op.Slice(x, at, op.Add(at, 1), [axis]), [axis])
         if separator:
             piece = op.Where(op.Equal(i, np.int64(0)), piece, op.StringConcat(_text(separator), piece))
         if lengths is not None:
@@ -184,14 +190,11 @@ def static_regex_full_match(op, input, *, pattern):
 
 @rule("RegexReplace", limits="without ai.onnx.contrib: single strings and classes of ASCII characters")
 def regex_replace(op, input, pattern: Str, rewrite: Str, *, replace_global=True):
-    """Without onnxruntime-extensions, a string is replaced by splitting at it and joining with the other."""
-    if CONTRIB in op.allowed_domains:
-        return _extension(
-            op, "StringRegexReplace", input, _text([pattern]), _text([rewrite]), global_replace=int(replace_global)
-        )
+    """A string is replaced by splitting at it and joining with the other, as onnxruntime-extensions is not everywhere."""
     found = literals_of(pattern)
-    if found is None or not replace_global or "\\" in rewrite or any(f in rewrite for f in found) and len(found) > 1:
-        return _extension(op, "StringRegexReplace", input)  # refused, with the way out
+    is_plain = found is not None and replace_global and "\\" not in rewrite and not (len(found) > 1 and any(f in rewrite for f in found))
+    if not is_plain or len(found) > 1 and CONTRIB in op.allowed_domains:
+        return _replaced(op, input, pattern, rewrite, replace_global)
     x = op.Reshape(input, [-1])
     for text in found:
         parts, lengths = _split(op, x, text)

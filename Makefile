@@ -36,7 +36,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once, a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) -c constraints.txt torch==2.13.0
-	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,coreml,test]'
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,tflite,coreml,test]'
 	@touch $@
 
 # MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe, and takes live blocks there.

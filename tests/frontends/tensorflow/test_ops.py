@@ -13,7 +13,7 @@ from tests.frontends.tensorflow.samples import SAMPLES, Input, Sample
 
 # operators with separate tests, in this or another file
 TESTED_ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While"}
-TESTED_ELSEWHERE |= {o for o in rule if "TensorList" in o or rule[o].kind == "random"}
+TESTED_ELSEWHERE |= {o for o in rule if "TensorList" in o or "TensorArray" in o or rule[o].kind == "random"}
 
 
 def _function(sample: Sample):

@@ -65,8 +65,8 @@ def function(
 ) -> Any:  # fmt: skip
     """A graph as a function of its inputs.
 
-    Inputs are the placeholders that the outputs need, or the tensors `inputs_at`. Outputs are the tensors `outputs_at`, those of a
-    signature of a MetaGraphDef, or the one result of the graph. Sizes in `inputs` take the place of those of placeholders.
+    Inputs are the placeholders that the outputs need, or the tensors `inputs_at`. Outputs are the tensors `outputs_at`, those of
+    a signature of a MetaGraphDef, or the one result of the graph. Sizes in `inputs` take the place of those of placeholders.
 
     Raises:
         UsageError: if the graph has several results, a tensor does not exist, or a variable has no value.

@@ -72,7 +72,8 @@ def with_options(
     cut_out, new_out = _named(outputs_at)
     names = {n.removesuffix(":0"): v for n, v in {**new_in, **new_out, **parse_names(rename)}.items()}
     return replace(
-        found, signature=signature or found.signature, inputs_at=cut_in or found.inputs_at, outputs_at=cut_out or found.outputs_at,
+        found, signature=signature or found.signature,
+        inputs_at=cut_in or found.inputs_at, outputs_at=cut_out or found.outputs_at,
         boundary=Boundary({**found.boundary.layouts, **layouts}, {**found.boundary.names, **names}),
     )  # fmt: skip
 

@@ -80,13 +80,17 @@ class TensorFlow(Frontend):
             UnsafeFileError: if a file must not be run.
         """
         from onnxbridge.frontends.tensorflow import convert, selection, sources
+        from onnxbridge.runtime import onnx_extensions
 
+        domains = selection.allowed_domains(allow_domain, extra_opset)
+        if onnx_extensions.DOMAIN in domains:
+            onnx_extensions.load()
         chosen = self.selected(source, {
             "signature": signature, "inputs_at": inputs_at, "outputs_at": outputs_at, "layout": layout, "rename": rename,
             "inputs_as_nchw": inputs_as_nchw, "outputs_as_nchw": outputs_as_nchw,
         })  # fmt: skip
         traced = sources.trace(chosen, inputs, dynamic)
-        model = convert.hub_model(traced, selection.allowed_domains(allow_domain, extra_opset))
+        model = convert.hub_model(traced, domains)
         chosen.on(traced).on_model(model)
         return model
 

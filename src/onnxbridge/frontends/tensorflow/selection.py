@@ -10,8 +10,6 @@ from typing import Any
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.hub.passes.boundary import Boundary, parse_layouts, parse_names
 
-CONTRIB = "ai.onnx.contrib"
-
 
 @dataclass(frozen=True)
 class Selection:

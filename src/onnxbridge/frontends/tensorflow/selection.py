@@ -11,8 +11,6 @@ from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph_files import named_like
 from onnxbridge.hub.passes.boundary import Boundary, parse_layouts, parse_names
 
-CONTRIB = "ai.onnx.contrib"
-
 
 @dataclass(frozen=True)
 class Selection:

@@ -11,9 +11,9 @@ from onnxbridge.frontends.tensorflow.sizes import known_ints
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange, product
 from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.rules import Int, Str
+from onnxbridge.runtime.onnx_extensions import DOMAIN as CONTRIB
 
 D = ir.DataType
-CONTRIB = "ai.onnx.contrib"
 WHITESPACE = " \t\n\v\f\r"
 
 

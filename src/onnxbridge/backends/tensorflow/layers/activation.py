@@ -8,7 +8,16 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression
-from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, known, rank, sizes_of, weight
+from onnxbridge.backends.tensorflow.functional.values import (
+    dims,
+    dtype_config,
+    is_float,
+    is_weight,
+    known,
+    rank,
+    sizes_of,
+    weight,
+)
 from onnxbridge.backends.tensorflow.layers import layer
 from onnxbridge.backends.tensorflow.layers.norm import short
 

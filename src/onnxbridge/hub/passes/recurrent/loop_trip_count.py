@@ -140,7 +140,7 @@ class _Loop:
         first, row = self.initial[index], self._row(index)
         if first is None or row is None:
             return None
-        indices = self.results[index].producer().inputs[1]  # type: ignore[union-attr]  # a ScatterND writes a row
+        indices = self.results[index].producer().inputs[1]  # a ScatterND writes a row
         if is_number(indices, 0):  # without any iteration there would be no row
             filled = extent(first, 0) == 1 and (
                 isinstance(self.trip_count, int) and self.trip_count > 0 or 0 in (first.shape or ())

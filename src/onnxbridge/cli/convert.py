@@ -41,8 +41,9 @@ def command(
 ) -> None:
     """Convert SOURCE to another framework and verify that it computes the same.
 
-    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, a frozen .pb, .mlpackage, -symbol.json. WEIGHTS is the .params file for
-    MXNet, a state dict if SOURCE is MODULE:FACTORY for PyTorch, and the checkpoint of a .meta file of TensorFlow.
+    SOURCE is a file or folder: .onnx, .pt2, .keras, a SavedModel, a frozen .pb, .mlpackage, -symbol.json. WEIGHTS is the
+    .params file for MXNet, a state dict if SOURCE is MODULE:FACTORY for PyTorch, and the checkpoint of a .meta file of
+    TensorFlow.
 
     If verification fails, the command exits with 1 and the artifact is saved with `.failed` appended.
 

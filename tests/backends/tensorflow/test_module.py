@@ -25,10 +25,11 @@ def test_any_batch_size(classifier, count):
 def test_weights_are_variables_named_as_in_the_hub(classifier):
     _, module = classifier
     assert list(module.weights_by_name) == [
-        "stem.conv.weight", "stem.conv.bias", "stem.bn.weight", "stem.bn.bias", "blocks.0.conv.weight",
-        "head.weight", "head.bias",
+        "stem.conv.weight", "stem.conv.bias", "stem.bn.weight", "stem.bn.bias", "stem.bn.running_mean",
+        "stem.bn.running_var", "blocks.0.conv.weight", "head.weight", "head.bias",
     ]  # fmt: skip
     assert len(module.trainable_variables) == 7
+    assert len(module.non_trainable_variables) == 2
 
 
 def test_inputs_by_keyword(classifier):

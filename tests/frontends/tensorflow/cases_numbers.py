@@ -162,3 +162,10 @@ for _op in ("ArgMax", "ArgMin"):
     S(_op, input=fed([[1, np.nan, 3], [np.nan, 2, 5], [2, 5, np.nan]]), dimension=1, label="NaN")
 S("Bucketize", input=fed([np.nan, -np.inf, np.inf, 0.5]), boundaries=[0.0, 0.5, 3.0])
 S("Maximum", x=fed([np.nan, 1, -0.0]), y=fed([1, np.nan, 0.0]))
+for _op in ("Dawsn", "Spence", "FresnelSin", "FresnelCos"):
+    S(_op, x=f32(40, low=-8, high=8))
+    S(_op, x=fed([0.0, -0.0, 1, 2, 2.5, 60, np.inf, np.nan], np.float64), label="edges")
+S("Expint", x=f32(40, low=0.01, high=40))
+S("Expint", x=fed([0.0, -1, 1e-9, 16, 17, np.nan], np.float64))
+S("Betainc", a=f64(30, low=0.05, high=20), b=f64(30, low=0.1, high=15), x=f64(30, low=0, high=1))
+S("Betainc", a=fed([1.0, 0, -1, 2, 2, 3]), b=fed([1.0, 1, 1, 2, 2, 3]), x=fed([0.0, 0.5, 0.5, 1, 1.5, np.nan]))

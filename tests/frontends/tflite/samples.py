@@ -160,4 +160,5 @@ SAMPLES = [
     S("NON_MAX_SUPPRESSION_V5", BOXES, SCORES, c(5), c(0.5, np.float32), c(0.4, np.float32), c(0.0, np.float32), out=("INT32", "FLOAT32", "INT32")),
     *(S("RESIZE_BILINEAR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeBilinearOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
     *(S("RESIZE_NEAREST_NEIGHBOR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeNearestNeighborOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
+    S("FAKE_QUANT", f32(3, 40, low=-8.0, high=8.0), options="FakeQuantOptions", min=-5.0, max=6.0, num_bits=8, narrow_range=False),
 ]

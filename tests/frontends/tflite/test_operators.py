@@ -13,7 +13,13 @@ from tests.frontends.tflite.compare import agree, saved
 from tests.frontends.tflite.samples import SAMPLES, Sample
 
 # operators with tests of their own, in this or another file
-TESTED_ELSEWHERE: set[str] = set()
+TESTED_ELSEWHERE = {
+    "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY", "DEQUANTIZE", "IF", "QUANTIZE", "STABLEHLO_COMPOSITE", "WHILE"
+}  # fmt: skip
+# operators whose quantized result must have the parameters of the input
+SAME_PARAMETERS = {
+    "RELU", "TRANSPOSE", "RESHAPE", "SLICE", "PAD", "MAX_POOL_2D", "AVERAGE_POOL_2D", "CONCATENATION"
+}  # fmt: skip
 
 
 def _file(sample: Sample, quantized: bool) -> tuple[bytes, dict[str, np.ndarray]]:
@@ -23,7 +29,7 @@ def _file(sample: Sample, quantized: bool) -> tuple[bytes, dict[str, np.ndarray]
     first = next(t for t in inputs if t is not None)
     kinds = sample.outputs or (first.kind,)
     scale = {"scale": sample.out_scale, "zero_point": -7} if quantized else {}
-    if quantized and sample.op in ("RELU", "TRANSPOSE", "RESHAPE", "SLICE", "PAD", "MAX_POOL_2D", "AVERAGE_POOL_2D", "CONCATENATION"):
+    if quantized and sample.op in SAME_PARAMETERS:
         scale = {"scale": first.scale, "zero_point": first.zero_point}
     elif quantized and sample.out_scale in (1 / 256, 1 / 128):
         scale["zero_point"] = -128 if sample.out_scale == 1 / 256 else 0

@@ -56,7 +56,9 @@ def _strings(path: str, tensor: Tensor, shape: list[int]) -> Array:
 def _dense(path: str, tensor: Tensor, sparsity: Sparsity, dtype: np.dtype[np.generic], shape: list[int]) -> Array:
     """A sparse tensor with its zeros. Dimensions that are split into blocks have an index of the block and one within it."""
     if math.prod(shape) * dtype.itemsize > MAX_DENSE_BYTES:
-        raise LimitError(f"{path}: the sparse tensor {quoted(tensor.name)} of shape {shape} is larger than {MAX_DENSE_BYTES} bytes.")
+        raise LimitError(
+            f"{path}: the sparse tensor {quoted(tensor.name)} of shape {shape} is larger than {MAX_DENSE_BYTES} bytes."
+        )
     assert tensor.data is not None
     wrong = UnsafeFileError(f"{path}: the sparse tensor {quoted(tensor.name)} is damaged; get the file again.")
     if len(tensor.data) % dtype.itemsize:

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Quantization:
-    """value = scale * (stored - zero_point); several scales lie along `axis`, and in blocks of `block` elements if it is not 0."""
+    """value = scale * (stored - zero_point). Several scales lie along `axis`, or in blocks of `block` elements if it is not 0."""
 
     scale: Array
     zero_point: Array

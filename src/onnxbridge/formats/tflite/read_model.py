@@ -161,9 +161,7 @@ class _Reader:
         if data is not None and sparsity is None:
             self._check_size(name, kind, shape, data)
         own: tuple[int | None, ...] | None = tuple(s if s >= 0 else None for s in shape)
-        if len(signature) == len(shape) and data is None:
-            own = tuple(s if s >= 0 else None for s in signature)
-        elif signature and not shape:
+        if len(signature) == len(shape) and data is None or signature and not shape:
             own = tuple(s if s >= 0 else None for s in signature)
         if data is None and not own and not tensor.HasRank():
             own = None  # a scalar and a tensor of unknown rank are written alike

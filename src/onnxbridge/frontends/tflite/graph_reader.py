@@ -117,8 +117,9 @@ class _Reader:
         self._count = 0
 
     def tensor(self, key: Any) -> Tensor:
-        scope, index = key
-        return self.model.graphs[scope[0]].tensors[index]
+        (graph, *_), index = key
+        found: Tensor = self.model.graphs[graph].tensors[index]
+        return found
 
     def calls(self, graph: Graph, scope: Scope) -> Iterator[Call]:
         for i, operator in enumerate(graph.operators):

@@ -57,7 +57,7 @@ class Quantized:
         if stored is None or self.blocks is not None:
             return None
         scale, zero_point = (_along(v, stored.ndim, self.parameters.axis) for v in _pair(self.parameters))
-        return ((stored.astype(np.float32) - zero_point.astype(np.float32)) * scale).astype(np.float32)
+        return np.asarray((stored.astype(np.float32) - zero_point.astype(np.float32)) * scale, np.float32)
 
 
 def _pair(q: Quantization) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

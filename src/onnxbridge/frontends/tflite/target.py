@@ -24,8 +24,9 @@ class TFLiteTarget(HubTarget):
     """`tensor` returns the tensor behind a key of a value, and `activations` has the fused activations of calls by their first
     output.
 
-    A rule gets floats in place of quantized tensors, and its results are quantized with the parameters of the tensor. Rules of the
-    kind "move", which only move values, get the integers where all parameters are the same, and those of the kind "bits" always.
+    A rule gets floats in place of quantized tensors, and its results are quantized with the parameters of the tensor. Rules of
+    the kind "move", which only move values, get the integers where all parameters are the same, and those of the kind "bits"
+    always.
     """
 
     def __init__(self, tensor: Callable[[Hashable], Tensor], activations: Mapping[Hashable, str]) -> None:

@@ -10,14 +10,13 @@ import keras
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.functional import custom_layers
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
 from onnxbridge.backends.tensorflow.functional.fragments import fragment, is_variable
 from onnxbridge.backends.tensorflow.functional.model import KerasModel, keras_model
 from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of
 from onnxbridge.backends.tensorflow.functional.plan import Step, inputs_of, is_tensor, steps
-from onnxbridge.backends.tensorflow.functional.values import weight
+from onnxbridge.backends.tensorflow.functional.values import dtype_of, weight
 from onnxbridge.backends.tensorflow.hub_module import keywords
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.opset_version import OPSET
@@ -71,7 +70,7 @@ class _Builder:
         self.values: dict[ir.Value, Any] = {}
         for value, name in zip(self.inputs, names, strict=True):
             shape = [d if isinstance(d, int) else None for d in value.shape or ()]
-            dtype = dtypes.of(value.dtype).name  # type: ignore[arg-type]
+            dtype = dtype_of(value).name
             self.values[value] = keras.Input(batch_shape=tuple(shape), dtype=dtype, name=name)
         self.variables: dict[ir.Value, Any] = {}
         self.readers: dict[ir.Value, set[ir.Node]] = {}
@@ -105,7 +104,7 @@ class _Builder:
 
     def _adopted(self, value: ir.Value, made: Any) -> Any:
         """Check a symbolic tensor against the hub's type and shape."""
-        expected = dtypes.of(value.dtype).name  # type: ignore[arg-type]
+        expected = dtype_of(value).name
         shape = [d if isinstance(d, int) else None for d in value.shape or ()]
         agrees = len(shape) == len(made.shape) and all(
             a is None or b is None or a == b for a, b in zip(shape, made.shape, strict=True)
@@ -191,7 +190,7 @@ class _Builder:
             if len(found) < 2 and value not in own:
                 continue
             array = weight(value).array()
-            layer = custom_layers.Parameter(array.shape, dtypes.of(value.dtype).name, name=self.names.unused(value.name or ""))  # type: ignore[arg-type]
+            layer = custom_layers.Parameter(array.shape, dtype_of(value).name, name=self.names.unused(value.name or ""))
             self.values[value] = layer(self.values[self.inputs[0]])
             layer.value.assign(array)
             layer.trainable = is_trained(value)

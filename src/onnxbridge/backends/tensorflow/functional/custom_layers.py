@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_of
 from onnxbridge.backends.tensorflow.ops import all_rules
 from onnxbridge.backends.tensorflow.trace import TraceTarget
 from onnxbridge.hub.io import onnx_files
@@ -41,7 +41,7 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
     def build(self, input_shape: Any) -> None:
         for value, trained in zip(self._graph.weights, self.trained, strict=True):
             made = self.add_weight(
-                shape=[int(d) for d in value.shape], dtype=dtypes.of(value.dtype).name, trainable=trained, initializer="zeros",
+                shape=dims(value), dtype=dtype_of(value).name, trainable=trained, initializer="zeros",
                 name=(value.name or "weight").replace("/", "_"),
             )  # fmt: skip
             self.weights_in_order.append(made)
@@ -53,10 +53,7 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
         return results[0] if len(results) == 1 else list(results)
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        specs = [
-            keras.KerasTensor([d if isinstance(d, int) else None for d in v.shape], dtype=dtypes.of(v.dtype).name)
-            for v in self._graph.graph.outputs
-        ]
+        specs = [keras.KerasTensor(dims(v), dtype=dtype_of(v).name) for v in self._graph.graph.outputs]
         return specs[0] if len(specs) == 1 else specs
 
     def get_config(self) -> dict[str, Any]:
@@ -113,7 +110,7 @@ def traced(graph: ir.Graph, weights: int, inputs: Sequence[Any]) -> list[Any]:
     """
     function = _Graph(graph, weights)
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in inputs]
-    specs += [tf.TensorSpec([int(d) for d in v.shape], dtypes.of(v.dtype)) for v in function.weights]
+    specs += [tf.TensorSpec(dims(v), dtype_of(v)) for v in function.weights]
     results: list[Any] = []
 
     def trace(*values: Any) -> list[Any]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import tensorflow as tf
 
+from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.functional.expressions import Weight
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.provenance import is_fixed
@@ -35,6 +37,18 @@ def dims(value: ir.Value) -> list[int | None]:
     """The sizes of a value of known rank, None for dynamic ones."""
     assert value.shape is not None
     return [d if isinstance(d, int) else None for d in value.shape]
+
+
+def dtype_of(value: ir.Value) -> tf.DType:
+    """TensorFlow's dtype of a value."""
+    assert value.dtype is not None
+    return dtypes.of(value.dtype)
+
+
+def sizes_of(value: ir.Value) -> list[int]:
+    """The sizes of a constant."""
+    assert value.const_value is not None
+    return list(value.const_value.shape.numpy())
 
 
 def rank(value: ir.Value | None) -> int:

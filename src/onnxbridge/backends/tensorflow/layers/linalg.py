@@ -7,7 +7,16 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Weight
-from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, only_user, rank, weight
+from onnxbridge.backends.tensorflow.functional.values import (
+    dims,
+    dtype_config,
+    is_float,
+    is_weight,
+    only_user,
+    rank,
+    sizes_of,
+    weight,
+)
 from onnxbridge.backends.tensorflow.layers import layer
 
 
@@ -18,7 +27,7 @@ def gemm(
 ) -> Expression | None:  # fmt: skip
     if transA or alpha != 1.0 or (C is not None and beta != 1.0) or not is_float(A, B) or not is_weight(B) or rank(B) != 2:
         return None
-    units = dims(B)[0 if transB else 1]
+    units = sizes_of(B)[0 if transB else 1]
     if C is not None and (not is_weight(C) or dims(C) not in ([units], [1, units])):
         return None
     bias = () if C is None else (weight(C, shape=[units]),)
@@ -34,7 +43,7 @@ def mat_mul(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
         return Expression("ops.matmul", (A, B)) if A.const_value is None else None
     if not is_weight(B) or rank(B) != 2:
         return None
-    units = dims(B)[1]
+    units = sizes_of(B)[1]
     add = only_user(node.outputs[0])
     bias = [v for v in add.inputs if v is not node.outputs[0]] if add is not None and add.op_type == "Add" else []
     if add is None or not bias or bias[0] is None or not is_weight(bias[0]) or not _is_bias(bias[0], units):

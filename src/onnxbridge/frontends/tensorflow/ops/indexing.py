@@ -15,7 +15,7 @@ from onnxbridge.hub.ir.values import cast, rank
 
 @rule("Gather")
 def gather(op, params, indices):
-    return op.Gather(params, indices, axis=0)
+    return _gathered(op, params, indices, 0, 0)
 
 
 @rule("GatherV2")
@@ -38,7 +38,7 @@ def _gathered(op, params, indices, axis, batch_dims):
         axis = axis % rank(params)
     indices = indices if indices.dtype == ir.DataType.INT32 else int64(op, indices)
     batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
-    if not batch_dims:
+    if not batch_dims and (params.dtype != ir.DataType.STRING or axis == rank(params) - 1):
         return op.Gather(params, indices, axis=axis)
     if axis != batch_dims:  # move the indexed axis after the batch axes, and the indices' axes back to its position
         n, m = rank(params), rank(indices)
@@ -49,6 +49,7 @@ def _gathered(op, params, indices, axis, batch_dims):
         consumed = list(range(batch_dims, m))
         inner = list(range(m, m + between))
         return op.Transpose(y, perm=[*range(batch_dims), *inner, *consumed, *range(m + between, n - 1 + m - batch_dims)])
+    # also rows of strings: ONNX Runtime 1.31's Gather returns only the first of each
     return op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
 
 

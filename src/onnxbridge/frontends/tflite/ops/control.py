@@ -14,11 +14,10 @@ def _truth(op, x):
 
 @rule("IF")
 def if_(op, cond, *inputs, then_branch, else_branch, outputs: Outputs):
-    made = op.If(
+    return op.If(
         _truth(op, cond), then_branch=lambda: then_branch(*inputs), else_branch=lambda: else_branch(*inputs),
         outputs=len(outputs),
     )  # fmt: skip
-    return made
 
 
 @rule("WHILE")
@@ -41,5 +40,6 @@ def stablehlo_composite(
 @rule("CALL_ONCE", limits="without variables and tables")
 def call_once(op, *, init_subgraph_index):
     raise Unsupported(
-        "variables or tables that are initialized when the model is loaded", "freeze the variables before conversion to TensorFlow Lite"
+        "variables or tables that are initialized when the model is loaded",
+        "freeze the variables before the conversion to TensorFlow Lite",
     )

@@ -4,11 +4,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.ops import counting, rearrange
 from onnxbridge.frontends.tensorflow.ops import indexing as tf
-from onnxbridge.frontends.tensorflow.ops.shape import int64
+from onnxbridge.frontends.tensorflow.ops import rule as tensorflow_rules
+from onnxbridge.frontends.tensorflow.sizes import MOST, int64
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.hub.ir.values import cast, rank
-from onnxbridge.rules import Float, Ints
+from onnxbridge.rules import Float
 
 
 @rule("GATHER", kind="move")
@@ -38,7 +40,7 @@ def slice_(op, input, begin, size):
 
 @rule("STRIDED_SLICE", kind="move")
 def strided_slice(
-    op, input, begin, end, strides: Ints, *, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0,
+    op, input, begin, end, strides, *, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0,
     offset=False,
 ):  # fmt: skip
     """With `offset`, `end` is relative to `begin`."""
@@ -71,7 +73,7 @@ def _placed(op, operand, update, start, axes):
     end = op.Add(begin, op.Shape(update, start=axis, end=axis + 1))
     update = _placed(op, op.Slice(operand, begin, end, [axis]), update, start, rest) if rest else update
     before = op.Slice(operand, [0], begin, [axis])
-    return op.Concat(before, update, op.Slice(operand, end, [tf.MOST], [axis]), axis=axis)
+    return op.Concat(before, update, op.Slice(operand, end, [MOST], [axis]), axis=axis)
 
 
 @rule("ONE_HOT")
@@ -80,13 +82,13 @@ def one_hot(op, indices, depth, on_value, off_value, *, axis=0):
 
 
 @rule("REVERSE_V2", kind="move")
-def reverse_v2(op, tensor, axis: Ints):
-    return tf.reverse_v2(op, tensor, axis)
+def reverse_v2(op, tensor, axis):
+    return rearrange.reverse_v2(op, tensor, axis)
 
 
 @rule("REVERSE_SEQUENCE", kind="move")
 def reverse_sequence(op, input, seq_lengths, *, seq_dim=0, batch_dim=0):
-    return tf.reverse_sequence(op, input, seq_lengths, seq_dim=seq_dim, batch_dim=batch_dim)
+    return rearrange.reverse_sequence(op, input, seq_lengths, seq_dim=seq_dim, batch_dim=batch_dim)
 
 
 @rule("WHERE")
@@ -95,7 +97,7 @@ def where(op, condition):
 
 
 def _segments(name, tf_name):
-    segments_of = tf.rule[tf_name].lower
+    segments_of = tensorflow_rules[tf_name].lower
 
     @rule(name)
     def segments(op, input, segment_ids, num_segments):
@@ -108,12 +110,12 @@ for _kind in ("Sum", "Prod", "Max", "Min"):
 
 @rule("SEGMENT_SUM")
 def segment_sum(op, data, segment_ids):
-    return tf.segment_sum(op, data, segment_ids)
+    return tensorflow_rules["SegmentSum"].lower(op, data, segment_ids)
 
 
 @rule("BUCKETIZE")
 def bucketize(op, input, *, boundaries):
-    return tf.bucketize(op, input, boundaries=boundaries)
+    return counting.bucketize(op, input, boundaries=boundaries)
 
 
 @rule("UNIQUE")

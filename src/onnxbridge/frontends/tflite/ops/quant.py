@@ -1,7 +1,8 @@
-"""Quantization. The target quantizes results and dequantizes inputs, so these rules hand their input on."""
+"""Quantization. The target quantizes results and dequantizes inputs, so `quantize` and `dequantize` return their input."""
 
 import onnx_ir as ir
 
+from onnxbridge.frontends.tensorflow.ops import quant as tf
 from onnxbridge.frontends.tflite.ops import rule
 
 
@@ -15,6 +16,6 @@ def dequantize(op, input):
     return input if input.dtype == ir.DataType.FLOAT else op.Cast(input, to=ir.DataType.FLOAT)
 
 
-@rule("FAKE_QUANT")
+@rule("FAKE_QUANT", limits=tf.HALVES)
 def fake_quant(op, input, *, min=0.0, max=0.0, num_bits=0, narrow_range=False):
-    return input
+    return tf.fake_quant_with_min_max_args(op, input, min=min, max=max, num_bits=num_bits or 8, narrow_range=narrow_range)

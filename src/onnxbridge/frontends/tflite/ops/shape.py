@@ -3,11 +3,13 @@
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.frontends.tensorflow.ops import rearrange
 from onnxbridge.frontends.tensorflow.ops import shape as tf
+from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
-from onnxbridge.rules import Array, Int, Ints
+from onnxbridge.rules import Int, Ints
 
 
 @rule("RESHAPE", kind="move")
@@ -77,12 +79,12 @@ def rank_(op, input):
 
 @rule("FILL", kind="move")
 def fill(op, dims, value):
-    return op.Expand(value, tf.int64(op, dims))
+    return op.Expand(value, int64(op, dims))
 
 
 @rule("BROADCAST_TO", kind="move")
 def broadcast_to(op, input, shape):
-    return op.Expand(input, tf.int64(op, shape))
+    return op.Expand(input, int64(op, shape))
 
 
 @rule("BROADCAST_ARGS")
@@ -92,37 +94,37 @@ def broadcast_args(op, shape1, shape2):
 
 @rule("PAD")
 def pad(op, input, paddings):
-    return tf.pad(op, input, paddings)
+    return rearrange.pad(op, input, paddings)
 
 
 @rule("PADV2", kind="move")
 def padv2(op, input, paddings, constant_values):
-    return tf.pad_v2(op, input, paddings, op.Reshape(constant_values, []))
+    return rearrange.pad_v2(op, input, paddings, op.Reshape(constant_values, []))
 
 
 @rule("MIRROR_PAD", kind="move")
-def mirror_pad(op, input, paddings: Array, *, mode="REFLECT"):
-    return tf.mirror_pad(op, input, paddings, mode=mode)
+def mirror_pad(op, input, paddings, *, mode="REFLECT"):
+    return rearrange.mirror_pad(op, input, paddings, mode=mode)
 
 
 @rule("SPACE_TO_DEPTH")
 def space_to_depth(op, input, *, block_size=0):
-    return tf.space_to_depth(op, input, block_size=block_size)
+    return rearrange.space_to_depth(op, input, block_size=block_size)
 
 
 @rule("DEPTH_TO_SPACE")
 def depth_to_space(op, input, *, block_size=0):
-    return tf.depth_to_space(op, input, block_size=block_size)
+    return rearrange.depth_to_space(op, input, block_size=block_size)
 
 
 @rule("SPACE_TO_BATCH_ND")
-def space_to_batch_nd(op, input, block_shape: Ints, paddings: Array):
-    return tf.space_to_batch_nd(op, input, block_shape, paddings)
+def space_to_batch_nd(op, input, block_shape, paddings):
+    return rearrange.space_to_batch_nd(op, input, block_shape, paddings)
 
 
 @rule("BATCH_TO_SPACE_ND", kind="move")
-def batch_to_space_nd(op, input, block_shape: Ints, crops: Array):
-    return tf.batch_to_space_nd(op, input, block_shape, crops)
+def batch_to_space_nd(op, input, block_shape, crops):
+    return rearrange.batch_to_space_nd(op, input, block_shape, crops)
 
 
 @rule("RANGE")

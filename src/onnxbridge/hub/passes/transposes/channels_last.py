@@ -107,7 +107,7 @@ def set_layout(model: ir.Model, wanted: Mapping[str, str]) -> dict[str, Perm]:
     names = names_in(model)
     found: dict[str, Perm] = {}
     for value in list(model.graph.inputs):
-        if value.name in wanted and value.shape is not None:
+        if value.name is not None and value.name in wanted and value.shape is not None:
             found[value.name] = perm = _perm(wanted[value.name], len(value.shape))
             back = ir.Node("", "Transpose", [value], [ir.AttrInt64s("perm", list(inverse(perm)))])
             source = back.outputs[0]
@@ -118,7 +118,7 @@ def set_layout(model: ir.Model, wanted: Mapping[str, str]) -> dict[str, Perm]:
             value.shape = ir.Shape([value.shape[i] for i in perm])
             model.graph.insert_before(model.graph[0], [back]) if len(model.graph) else model.graph.append(back)
     for i, value in enumerate(model.graph.outputs):
-        if value.name in wanted and value.shape is not None and value.name not in found:
+        if value.name is not None and value.name in wanted and value.shape is not None and value.name not in found:
             found[value.name] = perm = _perm(wanted[value.name], len(value.shape))
             node = ir.Node("", "Transpose", [value], [ir.AttrInt64s("perm", list(perm))])
             output = node.outputs[0]

@@ -1,0 +1,86 @@
+"""Branches, loops and composites of TensorFlow Lite, as ONNX's If and Loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flatbuffers import flexbuffers
+
+from onnxbridge.errors import ConversionError
+from tests.frontends.tflite.build import G, Op, T, model
+from tests.frontends.tflite.compare import agree, hub_of, saved
+
+VALUES = np.array([1.5, -2.0, 3.0], np.float32)
+
+
+def constant(value):
+    return T(np.asarray(value), constant=True)
+
+
+def floats():
+    return T(type="FLOAT32", shape=(3,))
+
+
+def scalar(kind):
+    return T(type=kind, shape=())
+
+
+def _branches():
+    """One graph that doubles and one that subtracts 1, each with a tensor of its own scope."""
+    graphs = []
+    for name, options, number in (("MUL", "MulOptions", 2.0), ("SUB", "SubOptions", 1.0)):
+        x, y = floats(), floats()
+        graphs.append(G([x], [y], [Op(name, [x, constant(np.float32(number))], [y], options)]))
+    return graphs
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_if(tmp_path, flag):
+    condition, x, y = T(np.array(flag), name="condition"), T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
+    made = Op("IF", [condition, x], [y], "IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 2})
+    source = saved(tmp_path, model(G([condition, x], [y], [made]), *_branches()))
+    agree(source, {"condition": np.array(flag), "x": VALUES})
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_while(tmp_path, count):
+    """i counts up to n, which the loop hands on unchanged, while x is doubled."""
+    i, n, x = T(np.array(0, np.int32), name="i"), T(np.array(count, np.int32), name="n"), T(VALUES, name="x")
+    outputs = [T(type=k, shape=s, name=f"y{p}") for p, (k, s) in enumerate((("INT32", ()), ("INT32", ()), ("FLOAT32", (3,))))]
+    made = Op("WHILE", [i, n, x], outputs, "WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})
+    state = [scalar("INT32"), scalar("INT32"), floats()]
+    less = scalar("BOOL")
+    condition = G(state, [less], [Op("LESS", state[:2], [less], "LessOptions")])
+    inner = [scalar("INT32"), scalar("INT32"), floats()]
+    following, doubled = scalar("INT32"), floats()
+    body = G(inner, [following, inner[1], doubled], [
+        Op("ADD", [inner[0], constant(np.int32(1))], [following], "AddOptions"),
+        Op("MUL", [inner[2], constant(np.float32(2))], [doubled], "MulOptions"),
+    ])  # fmt: skip
+    source = saved(tmp_path, model(G([i, n, x], outputs, [made]), condition, body))
+    agree(source, {"i": np.array(0, np.int32), "n": np.array(count, np.int32), "x": VALUES})
+
+
+def test_a_composite_is_its_decomposition(tmp_path):
+    x, y = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
+    options = {
+        "name": "odml.double", "decomposition_subgraph_index": 1, "composite_attributes": list(flexbuffers.Dumps({})),
+    }  # fmt: skip
+    made = Op("STABLEHLO_COMPOSITE", [x], [y], "StableHLOCompositeOptions", options, second=True)
+    source = saved(tmp_path, model(G([x], [y], [made]), _branches()[0]))
+    found = hub_of(source)
+    assert [n.op_type for n in found.graph] == ["Mul"]
+    agree(source, {"x": VALUES})
+
+
+def test_variables_are_refused_by_name(tmp_path):
+    x, y, handle = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y"), T(type="RESOURCE", shape=())
+    ops = [
+        Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
+        Op("VAR_HANDLE", [], [handle], "VarHandleOptions", {"container": "", "shared_name": "state"}),
+        Op("READ_VARIABLE", [handle], [y], "ReadVariableOptions"),
+    ]
+    source = saved(tmp_path, model(G([x], [y], ops), G([], [], [])))
+    with pytest.raises(ConversionError) as raised:
+        hub_of(source)
+    assert {p.op for p in raised.value.problems} >= {"CALL_ONCE", "VAR_HANDLE"}

@@ -1,0 +1,109 @@
+"""Models that TensorFlow's converter writes: float, float16, dynamic range and int8, several signatures, dynamic sizes."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import onnxbridge
+from onnxbridge.errors import UsageError
+from onnxbridge.frontends.tflite import frontend
+from tests.frontends.tflite.compare import agree, hub_of, saved
+
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (8, 16, 16, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def network():
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([
+        keras.Input((16, 16, 3)), layers.Conv2D(8, 3, padding="same", activation="relu"), layers.MaxPooling2D(),
+        layers.DepthwiseConv2D(3, padding="same"), layers.BatchNormalization(), layers.ReLU(6.0),
+        layers.Conv2D(12, 3, strides=2, padding="same"), layers.GlobalAveragePooling2D(), layers.Dense(10, activation="softmax"),
+    ])  # fmt: skip
+
+
+def _converted(network, kind):
+    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    if kind != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind.startswith("int8"):
+        converter.representative_dataset = lambda: ([image[None]] for image in IMAGES)
+    if kind == "int8":
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = tf.int8
+    return converter.convert()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "dynamic range", "int8 inside", "int8"])
+def test_a_convolutional_network(network, tmp_path, kind):
+    source = saved(tmp_path, _converted(network, kind))
+    feeds = {next(iter(hub_of(source).graph.inputs)).name: IMAGES[:1]}
+    if kind == "int8":
+        feeds = {n: np.clip(np.round(v * 127), -128, 127).astype(np.int8) for n, v in feeds.items()}
+    found = agree(source, feeds, rtol=2e-2 if "range" in kind or "inside" in kind else 1e-5, steps=2)
+    assert sum(n.op_type == "Transpose" for n in found.graph) <= 2
+
+
+@pytest.mark.parametrize("target", ["onnx", "pytorch", "tensorflow", "coreml"])
+def test_every_target_is_verified_against_the_interpreter(network, tmp_path, target):
+    source = saved(tmp_path, _converted(network, "float32"))
+    result = onnxbridge.convert(source, to=target)
+    assert result.report.passed and "TensorFlow Lite" in str(result.report)
+
+
+def test_bisect_names_the_tensor_that_differs(network, tmp_path):
+    import onnx
+    from onnx import numpy_helper
+
+    source = saved(tmp_path, _converted(network, "float32"))
+    made = onnxbridge.convert(source, to="onnx", verify=False).model
+    weight = max(made.graph.initializer, key=lambda t: len(t.dims))
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.5, weight.name))
+    onnx.save(made, tmp_path / "changed.onnx")
+    found = onnxbridge.bisect(source, tmp_path / "changed.onnx")
+    assert found.first is not None and found.first.op in ("Conv", "Relu", "Clip", "MaxPool")
+
+
+class Two(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def double(self, x):
+        return {"doubled": x * 2.0}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def square(self, x):
+        return {"squared": x * x}
+
+
+@pytest.fixture
+def two(tmp_path):
+    module = Two()
+    tf.saved_model.save(module, str(tmp_path / "two"), signatures={"double": module.double, "square": module.square})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "two"), signature_keys=["double", "square"])
+    return saved(tmp_path, converter.convert())
+
+
+def test_signatures_are_selected_by_name(two):
+    for key, output in (("double", "doubled"), ("square", "squared")):
+        found = agree((str(two), key), {"x": np.array([[1, 2, 3], [4, 5, 6]], np.float32)})
+        assert [v.name for v in found.graph.outputs] == [output]
+    with pytest.raises(UsageError, match="choose one of double, square"):
+        frontend.to_hub(two)
+    with pytest.raises(UsageError, match="has no signature 'cube'"):
+        frontend.to_hub((str(two), "cube"))
+
+
+def test_dynamic_sizes_get_names(two):
+    found = hub_of((str(two), "double"))
+    assert [str(s) for s in found.graph.inputs[0].shape] == ["N", "3"]
+    found = hub_of((str(two), "double"), dynamic={"x": {0: "batch"}})
+    assert [str(s) for s in found.graph.inputs[0].shape] == ["batch", "3"]

@@ -1,0 +1,111 @@
+"""Quantized and compressed tensors: QUANTIZE, DEQUANTIZE, sparse constants, and weights that are stored in few bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxbridge.formats.tflite.schema import schema
+from tests.frontends.tflite.build import G, Op, T, model
+from tests.frontends.tflite.compare import agree, hub_of, run, saved
+
+VALUES = np.random.default_rng(3).uniform(-3, 3, (4, 5)).astype(np.float32)
+
+
+def _one(tmp_path, *tensors, op, options=""):
+    *inputs, y = tensors
+    fed = [t for t in inputs if not t.constant]
+    return saved(tmp_path, model(G(fed, [y], [Op(op, inputs, [y], options)])))
+
+
+@pytest.mark.parametrize(("kind", "zero_point"), [("INT8", 3), ("UINT8", 128), ("INT16", 0)])
+def test_quantize(tmp_path, kind, zero_point):
+    x, y = T(VALUES, name="x"), T(type=kind, scale=0.03, zero_point=zero_point, name="y")
+    agree(_one(tmp_path, x, y, op="QUANTIZE"), {"x": VALUES}, steps=1)
+
+
+def test_quantize_with_other_parameters(tmp_path):
+    stored = np.arange(-128, 128, dtype=np.int8)
+    x, y = T(stored, name="x", scale=0.03, zero_point=3), T(type="INT8", scale=0.05, zero_point=-7, name="y")
+    agree(_one(tmp_path, x, y, op="QUANTIZE"), {"x": stored}, steps=1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_dequantize(tmp_path, dtype):
+    stored = np.random.default_rng(1).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (4, 5)).astype(dtype)
+    x = T(stored, name="x", scale=0.03, zero_point=0 if dtype == np.int16 else 3)
+    agree(_one(tmp_path, x, T(type="FLOAT32", name="y"), op="DEQUANTIZE"), {"x": stored})
+
+
+def test_dequantize_of_float16(tmp_path):
+    w, x = T(VALUES.astype(np.float16), constant=True), T(VALUES, name="x")
+    wide, y = T(type="FLOAT32", shape=(4, 5)), T(type="FLOAT32", name="y")
+    source = saved(tmp_path, model(G([x], [y], [Op("DEQUANTIZE", [w], [wide]), Op("ADD", [x, wide], [y], "AddOptions")])))
+    agree(source, {"x": VALUES})
+
+
+def test_densify(tmp_path):
+    """A matrix [3, 4] with a dense first and a compressed second dimension."""
+    s = schema()
+    dense = np.array([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0]], np.float32)
+    sparsity = s.SparsityParametersT()
+    sparsity.traversalOrder = [0, 1]
+    rows, columns = s.DimensionMetadataT(), s.DimensionMetadataT()
+    rows.format, rows.denseSize = s.DimensionType.DENSE, 3
+    columns.format = s.DimensionType.SPARSE_CSR
+    for name, numbers in (("arraySegments", [0, 2, 2, 4]), ("arrayIndices", [1, 3, 0, 2])):
+        vector = s.Int32VectorT()
+        vector.values = numbers
+        setattr(columns, name, vector)
+        setattr(columns, f"{name}Type", s.SparseIndexVector.Int32Vector)
+    sparsity.dimMetadata = [rows, columns]
+    stored = T(np.zeros((3, 4), np.float32), constant=True, raw=dense[dense != 0].tobytes(), sparsity=sparsity)
+    x, made = T(VALUES[:3, :4], name="x"), T(type="FLOAT32", shape=(3, 4))
+    y = T(type="FLOAT32", name="y")
+    source = saved(tmp_path, model(G([x], [y], [Op("DENSIFY", [stored], [made]), Op("ADD", [x, made], [y], "AddOptions")])))
+    agree(source, {"x": VALUES[:3, :4]})
+
+
+def test_weights_of_four_bits(tmp_path):
+    """Weights [out, in] in int4 by channel, in a quantized layer."""
+    weights = np.random.default_rng(5).integers(-7, 8, (6, 8)).astype(np.int8)
+    low = weights.reshape(-1).view(np.uint8) & 15
+    packed = (low[::2] | low[1::2] << 4).astype(np.uint8).tobytes()
+    stored = np.random.default_rng(6).integers(-128, 128, (3, 8)).astype(np.int8)
+    x = T(stored, name="x", scale=0.02, zero_point=1)
+    scales = np.linspace(0.01, 0.02, 6).astype(np.float32)
+    w = T(weights, type="INT4", constant=True, scale=scales, raw=packed)
+    bias = T(np.arange(6, dtype=np.int32), constant=True, scale=scales * np.float32(0.02))
+    y = T(type="INT8", name="y", scale=0.05, zero_point=-3)
+    source = saved(tmp_path, model(G([x], [y], [Op("FULLY_CONNECTED", [x, w, bias], [y], "FullyConnectedOptions", version=7)])))
+    agree(source, {"x": stored}, steps=1)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_mediapipes_transposed_convolution(tmp_path, kind):
+    """The interpreter does not have it: compared with TRANSPOSE_CONV and a bias."""
+    rng = np.random.default_rng(2)
+    weights, bias = rng.normal(size=(3, 3, 3, 2)).astype(np.float32), rng.normal(size=3).astype(np.float32)
+    values = rng.normal(size=(1, 4, 5, 2)).astype(np.float32)
+    sizes = [1, 8, 10, 3] if kind == 1 else [1, 9, 11, 3]
+    options = b"".join(int(v).to_bytes(4, "little") for v in (kind, 2, 2))
+    results = []
+    for custom in (True, False):
+        x, w, b, y = T(values, name="x"), T(weights, constant=True), T(bias, constant=True), T(type="FLOAT32", name="y")
+        if custom:
+            made = Op("Convolution2DTransposeBias", [x, w, b], [y], custom_options=options)
+        else:
+            attributes = {"padding": "SAME" if kind == 1 else "VALID", "stride_w": 2, "stride_h": 2}
+            shape = T(np.array(sizes, np.int32), constant=True)
+            made = Op("TRANSPOSE_CONV", [shape, w, x, b], [y], "TransposeConvOptions", attributes, version=3)
+        results.append(run(hub_of(saved(tmp_path, model(G([x], [y], [made])))), {"x": values})[0])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-5)
+
+
+def test_operators_that_move_values_move_integers(tmp_path):
+    stored = np.arange(-10, 10, dtype=np.int8).reshape(4, 5)
+    quantized = {"scale": 0.03, "zero_point": 3}
+    x, y = T(stored, name="x", **quantized), T(type="INT8", name="y", **quantized)
+    order = T(np.array([1, 0], np.int32), constant=True)
+    model_of_it = agree(_one(tmp_path, x, order, y, op="TRANSPOSE", options="TransposeOptions"), {"x": stored})
+    assert [n.op_type for n in model_of_it.graph] == ["Transpose"]

@@ -7,12 +7,20 @@ import pytest
 import tensorflow as tf
 
 from onnxbridge.frontends.tensorflow.ops import rule
-from tests.frontends.tensorflow import cases_images, cases_numbers, cases_rows, cases_runtime_values, cases_text  # noqa: F401  they add to SAMPLES
+from tests.frontends.tensorflow import (  # noqa: F401  they add to SAMPLES
+    cases_gradients,
+    cases_images,
+    cases_numbers,
+    cases_random,
+    cases_rows,
+    cases_runtime_values,
+    cases_text,
+)
 from tests.frontends.tensorflow.compare import agree
 from tests.frontends.tensorflow.samples import SAMPLES, Input, Sample
 
 # operators with separate tests, in this or another file
-TESTED_ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While"}
+TESTED_ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While", "StatelessRandomGetAlg"}
 TESTED_ELSEWHERE |= {"StringStrip", "StringLength", "Substr", "StringToHashBucket"}  # of onnxruntime-extensions: test_text.py
 TESTED_ELSEWHERE |= {o for o in rule if "TensorList" in o or "TensorArray" in o or "LookupTable" in o or rule[o].kind == "random"}
 

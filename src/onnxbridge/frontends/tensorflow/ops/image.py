@@ -1,7 +1,6 @@
 """Resizing by ONNX's Resize, and patches of images."""
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import first, last, spatial

@@ -97,7 +97,8 @@ def tensor_scatter_sub(op, tensor, indices, updates):
 @rule("Slice")
 def slice_(op, input, begin, size):
     """A size of -1 is all that follows."""
-    count = rank(input) if input.shape is not None else sizes.length(begin if isinstance(begin.shape[0], int) else size, "a slice")
+    vector = begin if isinstance(begin.shape[0], int) else size
+    count = sizes.length(vector, "a slice") if input.shape is None else rank(input)
     starts, lengths = sizes.elements(op, begin, count), sizes.elements(op, size, count)
     if all(isinstance(s, int) for s in (*starts, *lengths)):
         ends = [MOST if s == -1 else b + s for b, s in zip(starts, lengths, strict=True)]

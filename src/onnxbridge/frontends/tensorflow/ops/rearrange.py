@@ -142,7 +142,7 @@ def space_to_batch_nd(op, input, block_shape, paddings):
     x = input
     if known is None or known.any():
         around = [np.zeros((k, 2), np.int64) for k in (1, n - m - 1)]
-        x = op.Pad(x, _onnx_pads(op, op.Concat(around[0], int64(op, paddings), around[1], axis=0)))
+        x = padded(op, x, _onnx_pads(op, op.Concat(around[0], int64(op, paddings), around[1], axis=0)))
     batch, rest = op.size(x, 0), [op.size(x, i) for i in range(m + 1, n)]
     counts = [sizes.divide(op, op.size(x, i + 1), b) for i, b in enumerate(blocks)]
     x = _reshape(op, x, [batch, *(s for pair in zip(counts, blocks, strict=True) for s in pair), *rest])

@@ -90,6 +90,36 @@ def resize_bicubic(op, images, size, *, align_corners=False, half_pixel_centers=
     return _both_axes(op, images, size, lambda _, old, new: _cubic(op, old, new, align_corners, half_pixel_centers))
 
 
+def _linear(op, old, new, align_corners, half_pixel_centers):
+    scale, i, edge = _scale(op, old, new, align_corners), _range(op, new), op.Sub(_float(op, old), 1.0)
+    at = op.Sub(op.Mul(op.Add(i, 0.5), scale), 0.5) if half_pixel_centers else op.Mul(i, scale)
+    base = op.Floor(at)
+    share, pixel = op.Unsqueeze(op.Sub(at, base), [1]), _range(op, old)
+    low, high = (op.Unsqueeze(op.Min(op.Max(v, 0.0), edge), [1]) for v in (base, op.Add(base, 1.0)))
+    return op.Add(op.Where(op.Equal(pixel, low), op.Sub(1.0, share), 0.0), op.Where(op.Equal(pixel, high), share, 0.0))
+
+
+def _nearest(op, old, new, align_corners, half_pixel_centers):
+    scale, i = _scale(op, old, new, align_corners), _range(op, new)
+    at = op.Mul(op.Add(i, 0.5), scale) if half_pixel_centers else op.Mul(i, scale)
+    at = op.Floor(op.Add(at, 0.5) if align_corners else at)
+    at = op.Unsqueeze(op.Min(at, op.Sub(_float(op, old), 1.0)), [1])
+    return op.Cast(op.Equal(_range(op, old), at), to=FLOAT)
+
+
+_MATRICES = {"nearest": _nearest, "linear": _linear, "cubic": _cubic}
+
+
+def resized_gradient(op, grads, old_sizes, mode, align_corners, half_pixel_centers):
+    """The gradient of a resizing from these sizes: the products with the transposed matrices."""
+    with op.folding_any_size():
+        matrices = [
+            _MATRICES[mode](op, old, op.size(grads, i + 1), align_corners, half_pixel_centers)
+            for i, old in enumerate(old_sizes)
+        ]
+    return cast(op, _interpolated(op, grads, *(op.Transpose(m, perm=[1, 0]) for m in matrices)), grads.dtype)
+
+
 def _sinc(op, x):
     """sin(pi x) / (pi x)."""
     angle = op.Mul(x, math.pi)

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import known_array
-from onnxbridge.hub.decompositions.special import bessel, error_functions, gamma
+from onnxbridge.hub.decompositions.special import bessel, error_functions, gamma, integrals
 from onnxbridge.hub.ir.values import cast
 
 D = ir.DataType
@@ -44,6 +44,11 @@ def _bessel_k(op, x, *, order, scaled):
 
 
 _unary("Digamma", _digamma)
+_unary("Dawsn", integrals.dawson)
+_unary("Expint", integrals.exponential_integral)
+_unary("Spence", integrals.spence)
+_unary("FresnelSin", integrals.fresnel, kind="sin")
+_unary("FresnelCos", integrals.fresnel, kind="cos")
 for _n in (0, 1):
     _unary(f"BesselJ{_n}", bessel.bessel_j, order=_n)
     _unary(f"BesselY{_n}", _bessel_y, order=_n)
@@ -78,6 +83,11 @@ _binary("Igammac", _incomplete_gamma, upper=True)
 @rule("Zeta")
 def zeta(op, x, q):
     return _in_float64(op, _zeta, x, q)
+
+
+@rule("Betainc")
+def betainc(op, a, b, x):
+    return _in_float64(op, integrals.incomplete_beta, a, b, x)
 
 
 @rule("Polygamma", limits="a constant order, the same for all elements")

@@ -32,7 +32,8 @@ def layers(*stack, steps=None):
         (lambda: layers(L.LSTM(6, return_sequences=True), L.LSTM(5), L.Dense(3)), {"LSTM": 2}),
         (lambda: layers(L.GRU(6, return_sequences=True, use_bias=False), L.GRU(5, reset_after=False), steps=9), {"GRU": 2}),
         (lambda: layers(L.Bidirectional(L.SimpleRNN(6)), L.Reshape((4, 3)), L.SimpleRNN(4, activation="relu")), {"RNN": 3}),
-        (lambda: layers(L.GRU(4, activation="elu", return_sequences=True), L.LSTM(4, activation="relu")), {"Loop": 2}),
+        (lambda: layers(L.GRU(4, activation="elu", return_sequences=True), L.LSTM(4, activation="relu")), {"GRU": 1, "LSTM": 1}),
+        (lambda: layers(L.GRU(4, activation="swish", return_sequences=True), L.LSTM(4, activation="gelu")), {"Loop": 2}),
         (lambda: layers(L.RNN([L.LSTMCell(4), L.GRUCell(3)], return_sequences=True)), {"Loop": 1}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Turns a hub model into what users get: a functional Keras model, or a `tf.Module` where Keras has no symbolic tensors for it."""
+"""Turns a hub model into a functional Keras model, or into a `tf.Module` where Keras has no symbolic tensors for it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 
 KINDS = frozenset({"keras", "keras-h5", "savedmodel", "graphdef", "metagraph"})
-_DOMAINS = frozenset({"allow_domain", "extra_opset"})
+_OF_THE_RESULT = frozenset({"allow_domain", "extra_opset", "fold_batch_norm"})
+"""Options that change how the source is expressed, not what is read of it."""
 _ROOTS = frozenset({"tensorflow", "keras", "tf_keras"})
 
 
@@ -68,6 +69,10 @@ class TensorFlow(Frontend):
                 "a domain of operators outside of ONNX that may be used: ai.onnx.contrib of onnxruntime-extensions.", "DOMAIN"
             ),
         ] = (),
+        fold_batch_norm: Annotated[
+            bool,
+            Setting("fold batch normalizations and factors into the preceding weights. Without it the parameters are unchanged."),
+        ] = True,
         inputs_as_nchw: Sequence[str] = (),
         outputs_as_nchw: Sequence[str] = (),
         extra_opset: Sequence[Any] = (),
@@ -80,6 +85,9 @@ class TensorFlow(Frontend):
             UnsafeFileError: if a file must not be run.
         """
         from onnxbridge.frontends.tensorflow import convert, selection, sources
+        from onnxbridge.hub import passes
+        from onnxbridge.hub.passes.convolutions.fold_batch_norm import FoldBatchNorm
+        from onnxbridge.hub.passes.fold_weight_casts import FoldWeightCasts
         from onnxbridge.runtime import onnx_extensions
 
         domains = selection.allowed_domains(allow_domain, extra_opset)
@@ -91,13 +99,17 @@ class TensorFlow(Frontend):
         })  # fmt: skip
         traced = sources.trace(chosen, inputs, dynamic)
         model = convert.hub_model(traced, domains)
+        if fold_batch_norm:
+            model = passes.clean(model)  # normalizations are recognized, and no transposes stand before them
+            FoldWeightCasts()(model)
+            FoldBatchNorm(factors=True)(model)
         chosen.on(traced).on_model(model)
         return model
 
     def selected(self, source: Any, options: Mapping[str, Any]) -> Any:
         from onnxbridge.frontends.tensorflow import selection
 
-        return selection.with_options(source, **{k: v for k, v in options.items() if k not in _DOMAINS})
+        return selection.with_options(source, **{k: v for k, v in options.items() if k not in _OF_THE_RESULT})
 
     def origin(self, source: Any) -> dict[str, str]:
         from onnxbridge.frontends.tensorflow.saved_model import versions

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxbridge.frontends.tensorflow.convert import Traced
+from onnxbridge.frontends.tensorflow.graph_files import named_like
 from onnxbridge.hub.passes.boundary import Boundary, parse_layouts, parse_names
 
 
@@ -37,7 +38,7 @@ class Selection:
             return {n if n in known else full(n): v for n, v in given.items()}
 
         def full(name: str) -> str:
-            ends = [n for n in known if n.endswith(f"/{name}")]
+            ends = named_like(name, known)
             return names.get(name if ":" in name else f"{name}:0") or (ends[0] if len(ends) == 1 else name)
 
         return Boundary(own(self.boundary.layouts), own(self.boundary.names))
@@ -70,7 +71,8 @@ def with_options(
     cut_out, new_out = _named(outputs_at)
     names = {n.removesuffix(":0"): v for n, v in {**new_in, **new_out, **parse_names(rename)}.items()}
     return replace(
-        found, signature=signature or found.signature, inputs_at=cut_in or found.inputs_at, outputs_at=cut_out or found.outputs_at,
+        found, signature=signature or found.signature,
+        inputs_at=cut_in or found.inputs_at, outputs_at=cut_out or found.outputs_at,
         boundary=Boundary({**found.boundary.layouts, **layouts}, {**found.boundary.names, **names}),
     )  # fmt: skip
 

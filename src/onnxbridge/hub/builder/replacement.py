@@ -54,6 +54,10 @@ def replace(
         name(nodes)
     graph.insert_before(node, nodes)
     graph.remove(node, safe=True)
+    moved = {id(g) for new in nodes for g in bodies_of(new)}
+    for body in bodies_of(node):
+        for inner in body if id(body) not in moved else ():
+            detach(inner)  # so that outer values do not count as used
     for value in constants_in(nodes) if holder is not None else ():
         holder.register_initializer(value)  # type: ignore[union-attr]
     return nodes

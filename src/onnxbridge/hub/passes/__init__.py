@@ -14,6 +14,7 @@ from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
 from onnxbridge.hub.passes.convolutions.fuse_conv_bias import fuse_conv_bias
 from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.infer_types import infer
+from onnxbridge.hub.passes.merge_concats import MergeConcats
 from onnxbridge.hub.passes.merge_constants import MergeConstants
 from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
@@ -21,7 +22,7 @@ from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
-from onnxbridge.hub.passes.transposes.transpose_quantized import transpose_quantized
+from onnxbridge.hub.passes.transposes.transpose_before_cast import transpose_before_cast
 from onnxbridge.hub.patterns import canonicalize
 
 __all__ = ["clean", "infer", "inline"]
@@ -96,7 +97,7 @@ def clean(model: ir.Model) -> ir.Model:
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)
-    transpose_quantized(model, names_in(model))
+    transpose_before_cast(model, names_in(model))
     push_transposes(model)
     decompose_batch_norm(model)
     unused(model)
@@ -106,6 +107,7 @@ def clean(model: ir.Model) -> ir.Model:
         MergeTransposes(),
         RemoveBatchReshapes(),
         RemoveIdentities(),
+        MergeConcats(),
         MergeConstants(),
         ConstantReshapes(),
         common.CommonSubexpressionEliminationPass(),

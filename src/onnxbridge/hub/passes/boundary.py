@@ -138,7 +138,7 @@ def _permuted(shape: ir.Shape, perm: Sequence[int]) -> ir.Shape:
 
 def _transpose(value: ir.Value, perm: Sequence[int], name: str) -> ir.Node:
     node = ir.Node("", "Transpose", [value], [ir.AttrInt64s("perm", list(perm))], name=name)
-    node.outputs[0].name, node.outputs[0].dtype = name, value.dtype
+    node.outputs[0].name, node.outputs[0].type = name, value.type
     return node
 
 

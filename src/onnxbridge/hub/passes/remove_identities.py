@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import onnx_ir as ir
 
 from onnxbridge.hub.builder.replacement import merge_declared
+from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.provenance import state_of
+
+_NEUTRAL = {"Mul": (1, (0, 1)), "Div": (1, (1,)), "Pow": (1, (1,)), "Sub": (0.0, (1,)), "Add": (-0.0, (0, 1))}
+"""The number that leaves the other operand unchanged, negative zeros too, and the operands that it may be."""
 
 
 class RemoveIdentities(ir.passes.InPlacePass):
-    """Replaces every Identity by its input, also in subgraphs.
+    """Replaces every Identity by its input, and products by 1, sums with 0 and powers of 1, also in subgraphs.
 
-    An Identity is kept if its result is a graph output that needs a node: its input is a graph input, a weight, another output,
-    or a value of an outer graph.
+    A node is kept if its result is a graph output that needs a node: its input is a graph input, a weight, another output, or a
+    value of an outer graph. A number that is trained is no identity.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        identities = [node for node in model.graph.all_nodes() if node.op_type == "Identity" and not node.domain]
-        dropped = [_remove(node) for node in identities]
+        dropped = [_remove(node, source) for node in list(model.graph.all_nodes()) for source in _unchanged_input(node)]
         return ir.passes.PassResult(model, modified=any(dropped))
 
 
-def _remove(node: ir.Node) -> bool:
-    source, result, graph = node.inputs[0], node.outputs[0], node.graph
-    if source is None or graph is None:
+def _unchanged_input(node: ir.Node) -> Iterable[ir.Value]:
+    """The input that a node returns unchanged, if there is one."""
+    if node.domain:
+        return
+    if node.op_type == "Identity" and node.inputs[0] is not None:
+        yield node.inputs[0]
+        return
+    number, operands = _NEUTRAL.get(node.op_type, (0, ()))
+    for i in operands:
+        value, other = node.inputs[i], node.inputs[1 - i]
+        if value is None or other is None or other.shape is None or other.dtype != node.outputs[0].dtype:
+            continue
+        if _is(value, number) and len(value.shape or ()) <= len(other.shape):
+            yield other
+            return
+
+
+def _is(value: ir.Value, number: float) -> bool:
+    """Whether a value is a constant of one element, not trained, with this number; of zeros the sign counts for floats."""
+    known = constant_array(value) if value.shape is not None and not value.is_graph_input() else None
+    if known is None or known.size != 1 or known.dtype.kind == "b" or state_of(value.const_value) == "parameter":
+        return False
+    element = known.reshape(-1)[0]
+    same_sign = math.copysign(1, float(element)) == math.copysign(1, number)
+    return bool(element == number) and (known.dtype.kind in "iu" or same_sign)
+
+
+def _remove(node: ir.Node, source: ir.Value) -> bool:
+    result, graph = node.outputs[0], node.graph
+    if graph is None:
         return False
     if result.is_graph_output():
         producer = source.producer()

@@ -31,6 +31,16 @@ def is_number(value: ir.Value | None, number: float) -> bool:
     return known is not None and known.size == 1 and bool(known.reshape(-1)[0] == number)
 
 
+def is_zero(value: ir.Value | None) -> bool:
+    """Whether a value is zero: a constant, or expanded from one."""
+    value = skip_nodes(value)
+    known = constant_array(value)
+    if known is not None:
+        return not known.any()
+    node = value.producer() if value is not None else None
+    return node is not None and node.op_type == "Expand" and not node.domain and is_zero(node.inputs[0])
+
+
 def is_used(value: ir.Value) -> bool:
     """Whether a value has uses or is a graph output."""
     return bool(value.uses()) or value.is_graph_output()

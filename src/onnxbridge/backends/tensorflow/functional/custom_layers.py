@@ -41,7 +41,7 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
     def build(self, input_shape: Any) -> None:
         for value, trained in zip(self._graph.weights, self.trained, strict=True):
             made = self.add_weight(
-                shape=[int(d) for d in value.shape], dtype=dtypes.of(value.dtype).name, trainable=trained, initializer="zeros",
+                shape=value.shape.numpy(), dtype=dtypes.of(value.dtype).name, trainable=trained, initializer="zeros",
                 name=(value.name or "weight").replace("/", "_"),
             )  # fmt: skip
             self.weights_in_order.append(made)
@@ -54,7 +54,7 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
 
     def compute_output_spec(self, inputs: Any) -> Any:
         specs = [
-            keras.KerasTensor([d if isinstance(d, int) else None for d in v.shape], dtype=dtypes.of(v.dtype).name)
+            keras.KerasTensor(dims(v), dtype=_dtype(v).name)
             for v in self._graph.graph.outputs
         ]
         return specs[0] if len(specs) == 1 else specs

@@ -24,8 +24,8 @@ class _Names:
 class KerasModel(Functional):  # type: ignore[misc]
     """A functional Keras model converted from the hub.
 
-    It is called as any Keras model, and also with several inputs by position, or by name (`model(ids, mask)`, `model(image=x)`). It
-    is saved as a plain functional model, which loads without onnxbridge.
+    It is called as any Keras model, and also with several inputs by position, or by name (`model(ids, mask)`, `model(image=x)`).
+    It is saved as a plain functional model, which loads without onnxbridge.
 
     Attributes:
         weights_by_name: the variables by hub name.

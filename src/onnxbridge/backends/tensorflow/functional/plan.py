@@ -120,9 +120,9 @@ def _joined(nodes: Sequence[ir.Node], native: Mapping[ir.Node, Step], sizes: boo
     for node in nodes:
         for value in inputs_of(node):
             producer = value.producer()
-            if producer not in group or group[producer] == group[node] or value.const_value is not None:  # type: ignore[index]
+            if producer not in group or group[producer] == group[node] or value.const_value is not None:
                 continue
-            a, b = group[producer], group[node]  # type: ignore[index]
+            a, b = group[producer], group[node]
             before[b].add(a)
             both_run = producer not in native and node not in native
             if not is_tensor(value) or (sizes and both_run and _is_size(value)):

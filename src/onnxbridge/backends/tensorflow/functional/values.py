@@ -37,6 +37,12 @@ def dims(value: ir.Value) -> list[int | None]:
     return [d if isinstance(d, int) else None for d in value.shape]
 
 
+def sizes_of(value: ir.Value) -> list[int]:
+    """The sizes of a constant."""
+    assert value.const_value is not None
+    return list(value.const_value.shape.numpy())
+
+
 def rank(value: ir.Value | None) -> int:
     """The rank of a value, -1 where it is not known."""
     return -1 if value is None or value.shape is None else len(value.shape)

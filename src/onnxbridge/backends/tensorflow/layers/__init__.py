@@ -1,7 +1,7 @@
 """The rules by which ONNX operators become Keras layers and calls of `keras.ops`.
 
-A rule gets the node and the operator's own parameters: inputs are hub values, attributes keyword-only. It returns the call, or None
-where Keras has none that computes the same; the operator then runs by the rules in `ops`.
+A rule gets the node and the operator's own parameters: inputs are hub values, attributes keyword-only. It returns the call, or
+None where Keras has none that computes the same; the operator then runs by the rules in `ops`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression
-from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, known, rank, weight
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, known, rank, sizes_of, weight
 from onnxbridge.backends.tensorflow.layers import layer
 from onnxbridge.backends.tensorflow.layers.norm import short
 
@@ -54,7 +54,7 @@ def leaky_relu(node: ir.Node, X: ir.Value, *, alpha: float = 0.00999999977648258
 def p_relu(node: ir.Node, X: ir.Value, slope: ir.Value) -> Expression | None:
     if rank(X) < 2 or not is_float(X, slope) or not is_weight(slope) or rank(slope) > rank(X):
         return None
-    sizes = [1] * (rank(X) - rank(slope)) + dims(slope)
+    sizes = [1] * (rank(X) - rank(slope)) + sizes_of(slope)
     if sizes[0] != 1 or any(s not in (1, d) for s, d in zip(sizes, dims(X), strict=True)):
         return None
     shared = [i for i, s in enumerate(sizes) if i and s == 1]

@@ -12,8 +12,6 @@ from onnxbridge.backends.tensorflow.functional.expressions import Expression, Re
 from onnxbridge.backends.tensorflow.functional.values import FLOATS, dtype_config, is_float, known, rank, same_size
 from onnxbridge.backends.tensorflow.layers import layer
 
-_ROUNDING = frozenset({"Cast", "Ceil", "Floor", "Mod", "QuantizeLinear", "Round", "Shape"})
-"""Operators that turn the last bit of a number into a whole step."""
 _LARGE = 1 << 20
 """Sums with constants from here on are used to round; they stay as they are written (`ops/arithmetic.py`)."""
 
@@ -70,10 +68,16 @@ layer("Mul")(_merging("Multiply", "multiply"))
 
 @layer("Div")
 def div(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
-    """TensorFlow's optimizer replaces a division by a constant by a product, which may differ in the last bit."""
-    if B.const_value is not None and any(n.op_type in _ROUNDING for n in node.outputs[0].consumers()):
-        return None
-    return _binary(node, A, B, "divide")
+    """TensorFlow's optimizer replaces `divide` by a constant with a product with the rounded reciprocal, not `divide_no_nan`."""
+    divisor = known(B)
+    if B.const_value is None or divisor is None or _is_power_of_two(divisor):
+        return _binary(node, A, B, "divide")
+    return _binary(node, A, B, "divide_no_nan") if divisor.all() else None
+
+
+def _is_power_of_two(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements are powers of two, whose reciprocals are exact."""
+    return bool(np.all(np.isfinite(array) & (np.abs(np.frexp(array.astype(np.float64))[0]) == 0.5)))
 
 
 @layer("Pow")
@@ -99,8 +103,10 @@ def cast(node: ir.Node, input: ir.Value, *, to: int, saturate: int = 1, round_mo
 
 @layer("Where")
 def where(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Value) -> Expression | None:
-    operands = [_operand(v) for v in (X, Y)] if is_float(X, Y) and condition.const_value is None and rank(condition) >= 0 else [None]
     both_known = X.const_value is not None and Y.const_value is not None
-    return None if both_known or any(o is None for o in operands) else Expression("ops.where", (condition, *operands))
+    if both_known or not is_float(X, Y) or condition.const_value is not None or rank(condition) < 0:
+        return None
+    operands = [_operand(v) for v in (X, Y)]
+    return None if any(o is None for o in operands) else Expression("ops.where", (condition, *operands))
 
 

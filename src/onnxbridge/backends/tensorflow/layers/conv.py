@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression
-from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, weight
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, is_weight, sizes_of, weight
 from onnxbridge.backends.tensorflow.layers import last, layer
 from onnxbridge.hub.builder.auto_pad import explicit_pads
 
@@ -55,7 +55,7 @@ def conv(
     spatial, channels = len(dims(X)) - 2, dims(X)[-1]
     if not is_float(X, W) or not is_weight(W) or (B is not None and not is_weight(B)) or channels is None:
         return None
-    out, inner, *kernel = dims(W)
+    out, inner, *kernel = sizes_of(W)
     strides, dilations = strides or (1,) * spatial, dilations or (1,) * spatial
     padding = padding_of(auto_pad, pads, dims(X)[1:-1], kernel, strides, dilations)
     if padding is None or inner * group != channels or (max(strides) > 1 and max(dilations) > 1):
@@ -89,7 +89,7 @@ def conv_transpose(
     spatial = len(dims(X)) - 2
     if not is_float(X, W) or not is_weight(W) or (B is not None and not is_weight(B)) or output_shape is not None:
         return None
-    inside, out, *kernel = dims(W)
+    inside, out, *kernel = sizes_of(W)
     strides, extra = strides or (1,) * spatial, output_padding or (0,) * spatial
     if group != 1 or set(dilations or (1,)) != {1} or any(k < s for k, s in zip(kernel, strides, strict=True)):
         return None

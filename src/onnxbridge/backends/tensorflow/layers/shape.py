@@ -25,8 +25,7 @@ def _reshaped(x: ir.Value, y: ir.Value) -> Expression | None:
     if 0 in target or 0 in dims(x):
         return None
     if same_size(x, y) and target[1:].count(-1) <= 1 and len(target) > 1:
-        if -1 in target[1:] or None not in dims(y)[1:]:
-            return Expression("Reshape", (x,), {"target_shape": tuple(target[1:]), **dtype_config(x)})
+        return Expression("Reshape", (x,), {"target_shape": tuple(target[1:]), **dtype_config(x)})
     if target.count(-1) <= 1:
         return Expression("ops.reshape", (x,), {"newshape": tuple(target)})
     return None

@@ -23,14 +23,16 @@ def _branching(reader: Any, flow: ControlFlowV1, unit: Branching, bound: dict[st
 
     def body(branch: int, label: str) -> Body:
         inner = {name: ref(outer, bound, prefix) for name, outer in flow.taken_in(unit, branch)}
-        return reader.body(first.graph, unit.branches[branch], (), inner, f"{prefix}{first.name}/{label}/")
+        found: Body = reader.body(first.graph, unit.branches[branch], (), inner, f"{prefix}{first.name}/{label}/")
+        return found
 
     predicate = ref(unit.predicate, bound, prefix)
     if unit.predicate.dtype.is_bool:
         bodies = {"then_branch": body(1, "then_branch"), "else_branch": body(0, "else_branch")}
         return Call("If", (predicate,), bodies, outputs, where, Schema(("cond",)))
     branches = [body(i, f"branch_{i}") for i in sorted(unit.branches)]
-    return reader.case(first, predicate, branches, outputs)
+    nested: Call = reader.case(first, predicate, branches, outputs)
+    return nested
 
 
 def _loop(reader: Any, flow: ControlFlowV1, loop: Loop, bound: dict[str, Any], prefix: str) -> Call:

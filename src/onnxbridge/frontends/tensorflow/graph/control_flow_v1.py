@@ -7,7 +7,7 @@ branch that ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +109,7 @@ class ControlFlowV1:
         return kind(op) in ("Switch", "_SwitchN") and kind(op.inputs[1].op) != "LoopCond"
 
     def _before(self, op: Any) -> list[Any]:
-        """The operators whose branches an operator is in: those of its inputs and control inputs, without the loops' back edges."""
+        """The operators whose branches an operator is in: those of its inputs and control inputs, without back edges of loops."""
         if op in self._taken:
             return []
         inputs = [t.op for t in op.inputs if kind(t.op) != "NextIteration"]
@@ -175,7 +175,7 @@ class ControlFlowV1:
 
     # the order in which units are lowered
 
-    def unit(self, op: Any) -> Hashable:
+    def unit(self, op: Any) -> Any:
         """What is lowered together with an operator: a loop, a branching, or the operator itself."""
         if kind(op) == "Exit":
             return self.loop_of(op)
@@ -236,7 +236,7 @@ class ControlFlowV1:
             else:
                 todo += self.inputs_of(self.unit(tensor.op))
 
-    def ordered(self, outputs: Iterable[Any], bound: Mapping[str, Any]) -> list[Hashable]:
+    def ordered(self, outputs: Iterable[Any], bound: Mapping[str, Any]) -> list[Any]:
         """The units that the outputs need, each after those that it takes values from."""
         outputs = list(outputs)
 

@@ -100,12 +100,13 @@ class GraphReader:
     def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
         known = op_schemas.definition(op.type) or op_schemas.define(op.op_def)
         inputs = refs(op_schemas.groups_of(op, known), bound, prefix)
-        inputs_ = op.node_def.attr
-        attrs = {name: op_schemas.plain(inputs_[name]) for name in known.attrs if name in inputs_}
+        given = op.node_def.attr
+        attrs = {name: op_schemas.plain(given[name]) for name in known.attrs if name in given}
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
-            inputs[0] = element_sizes(op.outputs[0]) or inputs[0]
+            written = element_sizes(op.outputs[0])
+            inputs[0] = inputs[0] if written is None else written
         elif op.type == "TensorArrayV3":
             attrs["element_shape"] = written_sizes(op)
         elif op.type in ("TensorArrayWriteV3", "TensorArrayScatterV3"):
@@ -135,8 +136,8 @@ class GraphReader:
         known, where = op_schemas.definition(found.conv.type), self.location(op)
         assert known is not None
         x, filter = refs([found.x, found.conv.inputs[1]], bound, prefix)
-        inputs_ = found.conv.node_def.attr
-        attrs = {n: op_schemas.plain(inputs_[n]) for n in known.attrs if n in inputs_} | found.attrs
+        given = found.conv.node_def.attr
+        attrs = {n: op_schemas.plain(given[n]) for n in known.attrs if n in given} | found.attrs
         output = self.declare(op.outputs[0], prefix)
         if not found.one_axis:
             yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)

@@ -1,4 +1,4 @@
-"""Shapes in the loops of TensorFlow 1, which importing a graph leaves unknown, by the inference of TensorFlow's graph optimizer."""
+"""Shapes in the loops of TensorFlow 1, which importing leaves unknown, by the inference of TensorFlow's graph optimizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def _unknown(graph: Any) -> int:
 def _set_read_shapes(graph: Any, array: Any) -> None:
     """Set the shapes of what is read from a TensorArray, as it is written: TensorFlow does not infer them."""
     sizes = written_sizes(array)
-    for op in graph.get_operations() if sizes is not None else ():
+    if sizes is None:
+        return
+    for op in graph.get_operations():
         if op.type in _READS and op.outputs[0].shape.rank is None and tensor_array_of(op.inputs[0]) is array:
             op.outputs[0].set_shape(sizes if op.type == "TensorArrayReadV3" else (None, *sizes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ def element_count(op: Any, x: Any, axes: Sequence[int]) -> Any:
 
 def divide_by_count(op: Any, x: Any, count: Any, power: float = 1.0) -> Any:
     """A complex or real tensor divided by a power of the count."""
-    part = x.real.dtype if isinstance(x, Complex) else x.dtype
+    part: Any = (x.real if isinstance(x, Complex) else x).dtype
     if isinstance(count, float):
         factor = op.constant(np.asarray(count**-power, part.numpy()))
     else:
@@ -42,12 +43,16 @@ def transform(op: Any, x: Complex, axes: Sequence[int], *, inverse: bool = False
     """The transform along the axes, without normalization in either direction."""
     pair = pairs.join(op, x)
     for axis in axes:
-        pair = _in_double(op, pair, x.shape[axis], lambda p, a=axis: op.DFT(p, None, np.int64(a), inverse=int(inverse)))
+        pair = _in_double(op, pair, x.shape[axis], functools.partial(_dft, op, axis=axis, inverse=int(inverse)))
     y = pairs.split(op, pair)
-    if not inverse:
-        return y
-    count = element_count(op, x, axes)  # ONNX's inverse divides by it
-    return divide_by_count(op, y, 1 / count if isinstance(count, float) else op.Reciprocal(count))
+    if inverse:  # ONNX's inverse divides by the count
+        count = element_count(op, x, axes)
+        y = divide_by_count(op, y, 1 / count if isinstance(count, float) else op.Reciprocal(count))
+    return y
+
+
+def _dft(op: Any, pair: Any, *, axis: int, **attributes: int) -> Any:
+    return op.DFT(pair, None, np.int64(axis), **attributes)
 
 
 def _in_double(op: Any, x: Any, size: Any, function: Callable[[Any], Any]) -> Any:
@@ -61,7 +66,7 @@ def real_transform(op: Any, x: Any, axes: Sequence[int], *, onesided: bool = Tru
     """The transform of a real tensor without normalization; the last of the axes has the frequencies up to half its size."""
     last = axes[-1]
     pair = _in_double(
-        op, op.Unsqueeze(x, [-1]), x.shape[last], lambda x: op.DFT(x, None, np.int64(last), onesided=int(onesided))
+        op, op.Unsqueeze(x, [-1]), x.shape[last], functools.partial(_dft, op, axis=last, onesided=int(onesided))
     )
     y = _zero_real_frequencies(op, pairs.split(op, pair), x.shape[last], last, onesided)
     return transform(op, y, axes[:-1]) if axes[:-1] else y
@@ -74,7 +79,7 @@ def _zero_real_frequencies(op: Any, y: Complex, size: Any, axis: int, onesided: 
         return y
     real = np.zeros(size // 2 + 1 if onesided else size, bool)
     real[[0, size // 2] if size % 2 == 0 else [0]] = True
-    return Complex(y.real, op.Where(real.reshape(-1, *[1] * (len(y.imag.shape) - 1 - axis)), 0.0, y.imag))
+    return Complex(y.real, op.Where(real.reshape(-1, *[1] * (len(y.shape) - 1 - axis)), 0.0, y.imag))
 
 
 def inverse_real_transform(op: Any, x: Complex, axes: Sequence[int], size: Any) -> Any:

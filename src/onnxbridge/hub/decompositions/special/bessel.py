@@ -27,7 +27,11 @@ def _hankel(order: Any, terms: int = 14) -> Any:
     return [(-1) ** k * a[2 * k] for k in range(terms)], [(-1) ** k * a[2 * k + 1] for k in range(terms)]
 
 
-_J = {n: PiecewisePolynomial(lambda t, n=n: _mp().besselj(n, t) / t**n, 0, FAR, 20) for n in (0, 1)}
+def _smooth_j(t: Any, n: Any) -> Any:
+    return _mp().besselj(n, t) / t**n
+
+
+_J = {n: PiecewisePolynomial(functools.partial(_smooth_j, n=n), 0, FAR, 20) for n in (0, 1)}
 
 
 def _smooth_y(t: Any, n: Any) -> Any:

@@ -43,7 +43,7 @@ class PiecewisePolynomial:
 @functools.cache
 def _coefficients(fit: PiecewisePolynomial) -> np.ndarray[Any, Any]:
     """Row k holds the coefficient of u**k on each interval, where u runs from -1 to 1 along the interval."""
-    import mpmath  # type: ignore[import-untyped]
+    import mpmath
 
     n = DEGREE + 1
     angles = (np.arange(n) + 0.5) * np.pi / n

@@ -1,8 +1,9 @@
-"""Folds batch normalization with constant statistics into the weights of the preceding layer."""
+"""Folds batch normalization with constant statistics, and constant factors, into the weights of the preceding layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -11,25 +12,69 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.replacement import transfer
 from onnxbridge.hub.ir.fold import constant_array
+from onnxbridge.hub.ir.provenance import state_of
 from onnxbridge.hub.ir.schemas import array_of
 from onnxbridge.hub.ir.unique_name import unique_name
 
 Array = np.ndarray[Any, Any]
+_LAYERS = ("Conv", "ConvTranspose", "Gemm")
 
 
 class FoldBatchNorm(ir.passes.InPlacePass):
-    """Folds every BatchNormalization into the preceding Conv, ConvTranspose or Gemm, also in subgraphs.
+    """Folds every BatchNormalization into the preceding Conv, ConvTranspose or Gemm, also in subgraphs; with `factors` also every
+    product of such a layer with a number.
 
     The layer's result must have no other use. It is equal up to rounding. The products are computed in float64, rounded once,
     and evaluated lazily each time they are needed. Weights keep their names; a layer without a bias gets one named after its
     weight. Nothing is folded if a product would not be finite, or if the weight has other uses, since it would be duplicated.
     """
 
+    def __init__(self, factors: bool = False) -> None:
+        super().__init__()
+        self._kinds = {"BatchNormalization": _normalization, **({"Mul": _product_with_number} if factors else {})}
+
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        norms = [node for node in model.graph.all_nodes() if node.op_type == "BatchNormalization" and not node.domain]
-        names = set(_names(model)) if norms else set()
-        folded = [_fold(node, names) for node in norms]
-        return ir.passes.PassResult(model, modified=any(folded))
+        found = [node for node in model.graph.all_nodes() if node.op_type in self._kinds and not node.domain]
+        names = set(_names(model)) if found else set()
+        modified = False
+        for node in found:
+            affine = self._kinds[node.op_type](node)
+            modified |= affine is not None and _fold(node, affine, names)
+        return ir.passes.PassResult(model, modified=modified)
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """(value - mean) * factor + shift, per channel; `shifts` if it is more than a product."""
+
+    value: ir.Value
+    factor: Array
+    mean: Array | float = 0.0
+    shift: Array | float = 0.0
+    shifts: bool = False
+
+
+def _normalization(norm: ir.Node) -> _Affine | None:
+    statistics = [constant_array(v) for v in norm.inputs[1:5]]
+    if norm.inputs[0] is None or any(s is None for s in statistics) or any(o.uses() for o in norm.outputs[1:]):
+        return None
+    if (mode := norm.attributes.get("training_mode")) is not None and mode.as_int():
+        return None
+    eps = norm.attributes.get("epsilon")
+    scale, shift, mean, variance = (np.asarray(s, np.float64) for s in statistics)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + (eps.as_float() if eps is not None else 1e-5))
+    return _Affine(norm.inputs[0], factor, mean, shift, True)
+
+
+def _product_with_number(product: ir.Node) -> _Affine | None:
+    for value, other in (tuple(product.inputs), tuple(product.inputs)[::-1]):
+        number = constant_array(other)
+        if value is None or other is None or number is None or number.size != 1 or state_of(other.const_value) == "parameter":
+            continue
+        if value.shape is not None and number.ndim <= len(value.shape):
+            return _Affine(value, np.asarray(number, np.float64).reshape(1))
+    return None
 
 
 def _names(model: ir.Model) -> Iterator[str]:
@@ -39,40 +84,43 @@ def _names(model: ir.Model) -> Iterator[str]:
         yield from (str(o.name) for node in graph for o in node.outputs)
 
 
-def _fold(norm: ir.Node, names: set[str]) -> bool:
-    value = norm.inputs[0]
-    layer = value.producer() if value is not None else None
-    if layer is None or value is None or layer.domain or layer.op_type not in _AXES or layer.graph is not norm.graph:
+def _fold(node: ir.Node, affine: _Affine, names: set[str]) -> bool:
+    value = affine.value
+    layer = value.producer()
+    if layer is None or layer.domain or layer.op_type not in _LAYERS or layer.graph is not node.graph:
         return False
-    if len(value.uses()) != 1 or value.is_graph_output() or any(o.uses() for o in norm.outputs[1:]):
-        return False
-    if (mode := norm.attributes.get("training_mode")) is not None and mode.as_int():
+    if len(value.uses()) != 1 or value.is_graph_output():
         return False
     weight = layer.inputs[1]
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if weight is None or weight.const_value is None or len(weight.uses()) != 1 or weight.is_graph_output():
         return False
-    statistics, b = [constant_array(v) for v in norm.inputs[1:5]], constant_array(bias)
-    if (bias is not None and b is None) or any(s is None for s in statistics):
+    b = constant_array(bias)
+    if bias is not None and b is None:
         return False
-    eps = norm.attributes.get("epsilon")
-    with np.errstate(all="ignore"):
-        scale, shift, mean, variance = (np.asarray(s, np.float64) for s in statistics)
-        factor = scale / np.sqrt(variance + (eps.as_float() if eps is not None else 1e-5))
-        before = _bias(layer, b, len(factor))
-        scaling = _AXES[layer.op_type](layer, list(weight.const_value.shape.numpy()), factor)
-        if before is None or scaling is None:
+    shape = list(weight.const_value.shape.numpy())
+    channels = _channels(layer, shape)
+    if affine.factor.size not in (1, channels) or not weight.const_value.dtype.is_floating_point():
+        return False
+    factor = np.broadcast_to(affine.factor, channels)
+    scaling = _scaling(layer, shape, factor)
+    if not _stays_finite(weight.const_value, *scaling):
+        return False
+    if bias is not None or affine.shifts:
+        before = _bias(layer, b, channels)
+        if before is None:
             return False
-        folded_bias = ((before - mean) * factor + shift).astype(weight.const_value.dtype.numpy())
-    if not np.isfinite(folded_bias.astype(np.float64)).all() or not _stays_finite(weight.const_value, *scaling):
-        return False
+        with np.errstate(all="ignore"):
+            folded_bias = ((before - affine.mean) * factor + affine.shift).astype(weight.const_value.dtype.numpy())
+        if not np.isfinite(folded_bias.astype(np.float64)).all():
+            return False
+        layer.resize_inputs(3)
+        layer.replace_input_with(2, _new_bias(layer, bias, folded_bias, weight, names))
+        if "beta" in layer.attributes:
+            del layer.attributes["beta"]
     weight.const_value = _product(weight.const_value, *scaling)
-    layer.resize_inputs(3)
-    layer.replace_input_with(2, _new_bias(layer, bias, folded_bias, weight, names))
-    if "beta" in layer.attributes:
-        del layer.attributes["beta"]
-    transfer(norm.outputs[0], value)
-    norm.graph.remove(norm, safe=True)  # type: ignore[union-attr]  # it is in the layer's graph
+    transfer(node.outputs[0], value)
+    node.graph.remove(node, safe=True)  # type: ignore[union-attr]  # it is in the layer's graph
     return True
 
 
@@ -86,29 +134,30 @@ def _bias(layer: ir.Node, bias: Array | None, channels: int) -> Array | None:
     return np.broadcast_to(bias.astype(np.float64).reshape(-1) * (beta.as_float() if beta is not None else 1.0), channels)
 
 
-def _conv(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
-    return (shape, factor.reshape(-1, *[1] * (len(shape) - 1))) if shape[0] == len(factor) else None
+def _channels(layer: ir.Node, shape: list[int]) -> int:
+    if layer.op_type == "ConvTranspose":
+        return shape[1] * _groups(layer)
+    return shape[0 if layer.op_type == "Conv" or _is_transposed(layer) else 1]
 
 
-def _conv_transpose(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
-    """Output channels are the second axis, for each group of input channels."""
+def _groups(layer: ir.Node) -> int:
     group = layer.attributes.get("group")
-    groups = group.as_int() if group is not None else 1
-    if shape[1] * groups != len(factor) or shape[0] % groups:
-        return None
-    return [groups, shape[0] // groups, *shape[1:]], factor.reshape(groups, 1, -1, *[1] * (len(shape) - 2))
+    return group.as_int() if group is not None else 1
 
 
-def _gemm(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array] | None:
-    transposed = layer.attributes.get("transB")
-    rows = transposed is not None and bool(transposed.as_int())
-    return (shape, factor[:, None] if rows else factor) if shape[0 if rows else 1] == len(factor) else None
+def _is_transposed(gemm: ir.Node) -> bool:
+    transposed = gemm.attributes.get("transB")
+    return transposed is not None and bool(transposed.as_int())
 
 
-_AXES: dict[str, Callable[[ir.Node, list[int], Array], tuple[list[int], Array] | None]] = {
-    "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm,
-}  # fmt: skip
-"""The shape to which a layer's weight is reshaped, and the factors of its channels, broadcastable to that shape."""
+def _scaling(layer: ir.Node, shape: list[int], factor: Array) -> tuple[list[int], Array]:
+    """The shape to which a layer's weight is reshaped, and the factors of its channels, broadcastable to that shape."""
+    if layer.op_type == "Conv":
+        return shape, factor.reshape(-1, *[1] * (len(shape) - 1))
+    if layer.op_type == "ConvTranspose":  # output channels are the second axis, for each group of input channels
+        groups = _groups(layer)
+        return [groups, shape[0] // groups, *shape[1:]], factor.reshape(groups, 1, -1, *[1] * (len(shape) - 2))
+    return shape, factor[:, None] if _is_transposed(layer) else factor
 
 
 def _scaled(weight: ir.TensorProtocol, view: list[int], factor: Array) -> Array:

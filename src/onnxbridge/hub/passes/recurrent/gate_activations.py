@@ -28,6 +28,9 @@ class Activation:
     beta: float | None = None
 
 
+LINEAR = Activation("Affine", 1.0, 0.0)
+
+
 def activation_of(value: ir.Value | None) -> tuple[Activation, ir.Value] | None:
     """The activation that produces a value, and its argument; None if it is none that recurrent layers support."""
     node = skip_nodes(value).producer() if value is not None else None

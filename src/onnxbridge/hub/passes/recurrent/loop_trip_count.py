@@ -17,8 +17,9 @@ from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.passes.recurrent.sequence_masks import masked
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
-from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, produced_by, skip_nodes
+from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, is_zero, produced_by, skip_nodes
 
 _COMPARED = {"Less": (0, 1, 0), "LessOrEqual": (0, 1, 1), "Greater": (1, 0, 0), "GreaterOrEqual": (1, 0, 1)}
 """Comparison -> (index of the counter input, index of the limit input, extra iterations if equality is allowed)."""
@@ -62,13 +63,13 @@ class _Loop:
         self.owners = {id(g): n for n in self.body.all_nodes() for g in _graphs_in(n)}
         conditions = [value for value in _conjuncts(self.body.outputs[0]) if value is not self.body.inputs[1]]
         starts = {c.after: c.start for c in self.counters.values()}
-        initial_conditions = (
-            list(_conjuncts(node.inputs[1])) if node.inputs[1] is not None and not is_number(node.inputs[1], True) else []
-        )
+        given = _conjuncts(node.inputs[1]) if node.inputs[1] is not None else ()
+        initial_conditions = [value for value in given if not is_number(value, True)]
         first = {_comparison(value, starts) for value in initial_conditions}
         found = {value: k for value in conditions if (k := self._limit(value, first, starts)) is not None}
         self.other_conditions = [value for value in conditions if value not in found]
-        self.limits = list({(count(k.value), k.more): k for k in found.values()}.values())
+        limits = [self._with_skipped_iterations(k) for k in found.values()]
+        self.limits = list({(count(k.value), k.more): k for k in limits}.values())
         self.only_counts = not self.other_conditions and first <= {_comparison(value, starts) for value in found}
         counts = [(k.value, k.more) for k in self.limits] + [(v, 0) for v in node.inputs[:1] if v is not None]
         self.trip_count: Hashable = count(counts[0][0]) if len(counts) == 1 and not counts[0][1] else None
@@ -97,22 +98,49 @@ class _Loop:
         holds = isinstance(known, int) and known + found.more > 0
         return found if holds or _comparison(condition, starts) in first else None
 
+    def _with_skipped_iterations(self, limit: _Limit) -> _Limit:
+        """The limit without a bound by the lengths of the sequences, after which an iteration changes nothing.
+
+        The loops of `tf.compat.v1.nn.dynamic_rnn` end after the longest sequence, at min(steps, max(1, longest)).
+        """
+        node = produced_by(limit.value, "Min")
+        if node is None or self.other_conditions or len(node.inputs) != 2:
+            return limit
+        for steps, bound in (tuple(node.inputs), tuple(node.inputs)[::-1]):
+            longest = next((n for v in _operands(bound, "Max") if (n := produced_by(v, "ReduceMax")) is not None), None)
+            if steps is not None and longest is not None and self._changes_nothing_after(skip_nodes(longest.inputs[0])):
+                return _Limit(steps, limit.more)
+        return limit
+
+    def _changes_nothing_after(self, lengths: ir.Value) -> bool:
+        """Whether no iteration changes a state of a sequence, or writes more than zeros, after the sequence's end."""
+        times = [self.states[i] for i, c in self.counters.items() if not c.start]
+
+        def skipped(value: ir.Value) -> ir.Value | None:
+            part = masked(value, self.body, times)
+            return skip_nodes(part.old) if part is not None and part.mask.lengths is lengths else None
+
+        for i, (state, result) in enumerate(zip(self.states, self.results, strict=True)):
+            if i in self.counters:
+                unchanged = not is_used(self.node.outputs[i])
+            elif (row := self._row(i)) is not None:
+                unchanged = is_zero(self.initial[i]) and is_zero(skipped(row) or row)
+            else:
+                unchanged = result is state or skipped(result) is state
+            if not unchanged:
+                return False
+        return True
+
     def _is_inside(self, value: ir.Value) -> bool:
         node = value.producer()
         return value in self.body.inputs if node is None else node.graph is self.body
 
     def _written_row(self, index: int) -> tuple[ir.Value, bool] | None:
         """The row that each iteration writes into this state, and whether it is always row 0; None if it is no such array."""
-        state, first, node = self.states[index], self.initial[index], self.results[index].producer()
-        if first is None or node is None or node.op_type != "ScatterND" or node.domain or "reduction" in node.attributes:
+        first, row = self.initial[index], self._row(index)
+        if first is None or row is None:
             return None
-        base, indices, rows = node.inputs
-        write = rows.producer() if rows is not None else None
-        if write is None or write.op_type != "Unsqueeze" or not is_number(write.inputs[1], 0):
-            return None
-        if not self._only_fills(state, base, node):
-            return None
-        row = skip_nodes(write.inputs[0])
+        indices = self.results[index].producer().inputs[1]  # type: ignore[union-attr]  # a ScatterND writes a row
         if is_number(indices, 0):  # without any iteration there would be no row
             filled = extent(first, 0) == 1 and (
                 isinstance(self.trip_count, int) and self.trip_count > 0 or 0 in (first.shape or ())
@@ -123,6 +151,17 @@ class _Loop:
             index_value is self.states[i] and not c.start for i, c in self.counters.items()
         )
         return (row, False) if counts and self.trip_count is not None and extent(first, 0) == self.trip_count else None
+
+    def _row(self, index: int) -> ir.Value | None:
+        """What each iteration writes into one row of this state; None if it is no array that is only written to."""
+        node = self.results[index].producer()
+        if node is None or node.op_type != "ScatterND" or node.domain or "reduction" in node.attributes:
+            return None
+        base, _, rows = node.inputs
+        write = rows.producer() if rows is not None else None
+        if write is None or write.op_type != "Unsqueeze" or not is_number(write.inputs[1], 0):
+            return None
+        return skip_nodes(write.inputs[0]) if self._only_fills(self.states[index], base, node) else None
 
     def _only_fills(self, state: ir.Value, base: ir.Value | None, write: ir.Node) -> bool:
         """Whether an array state is only used to be written to, directly or after being allocated if it is empty."""
@@ -218,6 +257,12 @@ def _conjuncts(value: ir.Value) -> Iterator[ir.Value]:
             yield from _conjuncts(part)  # type: ignore[arg-type]  # And has no optional inputs
     else:
         yield value
+
+
+def _operands(value: ir.Value | None, op_type: str) -> list[ir.Value]:
+    """The operands of the node that computes a value, if it has this operator; otherwise the value."""
+    node = produced_by(value, op_type)
+    return [v for v in (node.inputs if node is not None else (value,)) if v is not None]
 
 
 def _comparison(condition: ir.Value, starts: dict[ir.Value, int]) -> Hashable:

@@ -16,13 +16,12 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.builder.replacement import replace
-from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.passes.recurrent.affine_forms import AffineForms, Product
-from onnxbridge.hub.passes.recurrent.gate_activations import Activation, activation_of, attributes
+from onnxbridge.hub.passes.recurrent.gate_activations import LINEAR, Activation, activation_of, attributes
 from onnxbridge.hub.passes.recurrent.sequence_masks import FrontSteps, Mask, front_steps, masked
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
-from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, produced_by, skip_nodes
+from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, is_zero, produced_by, skip_nodes
 
 Array = np.ndarray[Any, Any]
 
@@ -118,11 +117,11 @@ class _SequenceLoop:
         if self.mask is None:
             return Row(value)
         if value in results[: len(self.states)] and (new := self.results[i := results.index(value)]) is not None:
-            return Row(new, before=None if _is_zero(self.initial[i]) else self.initial[i])
+            return Row(new, before=None if is_zero(self.initial[i]) else self.initial[i])
         part = masked(value, self.body)
         if part is None or part.mask != self.mask:
             return None
-        if _is_zero(part.old) and value.dtype is not None:
+        if is_zero(part.old) and value.dtype is not None:
             return Row(skip_nodes(part.new), np.zeros((), value.dtype.numpy()))
         return Row(skip_nodes(part.new), part.old) if self._is_outside(part.old) else None
 
@@ -156,7 +155,7 @@ class _SequenceLoop:
         if shape is None or len(shape) != 3 or count(self.node.inputs[0]) != extent(cell.sequence, 0):
             return False
         batch = extent(cell.sequence, 1)
-        return all(len(v.shape or ()) == 2 and (_is_zero(v) or extent(v, 0) == batch) for v in self.initial)
+        return all(len(v.shape or ()) == 2 and (is_zero(v) or extent(v, 0) == batch) for v in self.initial)
 
     def _sequence(self, step: ir.Value) -> ir.Value | None:
         """The sequence of which a value is the element of the current iteration."""
@@ -168,9 +167,9 @@ class _SequenceLoop:
         return data if not inside and skip_nodes(index, NUMBER) is self.body.inputs[0] else None
 
     def _gate(self, value: ir.Value | None, h: ir.Value) -> Gate | None:
-        found = activation_of(value)
-        products = self.sums.of(found[1]) if found is not None else ()
-        if found is None or len(products) != 2 or any(p.matrix is None for p in products):
+        found = activation_of(value) or (LINEAR, value)
+        products = self.sums.of(found[1]) if found[1] is not None else ()
+        if len(products) != 2 or any(p.matrix is None for p in products):
             return None
         step, state = (p for p in sorted(products, key=lambda p: p.source is h))
         known = state.source is h and step.source is not h and self._sequence(step.source) is not None
@@ -274,7 +273,7 @@ class _Cell:
         weights = [store.put(array, [getattr(g, side).of for g in self.gates], side) for array, side in ((W, "W"), (R, "R"))]
         biases = [v for g in self.gates for p in (g.W, g.R) for v in p.biases]
         bias = store.put(B, biases, "B") if biases else None
-        initial = [None if _is_zero(self.steps.initial[i]) else self.steps.initial[i] for i in self.order]
+        initial = [None if is_zero(self.steps.initial[i]) else self.steps.initial[i] for i in self.order]
         front = FrontSteps() if self.steps.mask is None else front_steps(op, self.steps.mask, self.sequence)
         results = getattr(op, self.op_type)(
             front.sequence(op, self.sequence), *weights, bias, front.lengths, *(v and op.Unsqueeze(v, [0]) for v in initial),
@@ -283,7 +282,7 @@ class _Cell:
         found: dict[int, ir.Value] = {}
         last = dict(zip(self.order, zip(results[1:], initial, strict=True), strict=True))
         for i in self.steps.copies:
-            last[i] = results[1], None if _is_zero(self.steps.initial[i]) else self.steps.initial[i]
+            last[i] = results[1], None if is_zero(self.steps.initial[i]) else self.steps.initial[i]
         for i, (state, before) in last.items():
             if is_used(node.outputs[i]):
                 found[i] = front.last(op, op.Squeeze(state, [0]), before)
@@ -311,16 +310,6 @@ def _factors(value: ir.Value | None) -> Iterator[tuple[Any, Any]]:
 
 def _terms(value: ir.Value | None) -> Iterator[tuple[Any, Any]]:
     return _pairs(value, "Add")
-
-
-def _is_zero(value: ir.Value | None) -> bool:
-    """Whether a value is zero: a constant, or expanded from one."""
-    value = skip_nodes(value)
-    known = constant_array(value)
-    if known is not None:
-        return not known.any()
-    node = value.producer() if value is not None else None
-    return node is not None and node.op_type == "Expand" and not node.domain and _is_zero(node.inputs[0])
 
 
 def _int(node: ir.Node, name: str, default: int) -> int:

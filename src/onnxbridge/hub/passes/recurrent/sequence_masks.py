@@ -7,6 +7,7 @@ back, so that gaps are exact, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,39 +47,41 @@ class Masked:
     old: ir.Value
 
 
-def masked(value: Any, body: ir.Graph) -> Masked | None:
-    """The parts of a value of a loop's body that depends on a mask; None if it does not."""
+def masked(value: Any, body: ir.Graph, times: Collection[ir.Value] = ()) -> Masked | None:
+    """The parts of a value of a loop's body that depends on a mask; None if it does not.
+
+    `times` are states of the loop that count its iterations, from 0.
+    """
     node = produced_by(value, "Where")
     if node is None or None in node.inputs:
         return None
     condition, first, second = node.inputs
-    found = _mask(condition, body)
+    found = _mask(condition, body, {body.inputs[0], *times})
     if found is None:
         return None
     mask, is_step = found
     return Masked(mask, *((first, second) if is_step else (second, first)))  # type: ignore[arg-type]  # Where has no optional inputs
 
 
-def _mask(condition: Any, body: ir.Graph) -> tuple[Mask, bool] | None:
+def _mask(condition: Any, body: ir.Graph, times: Collection[Any]) -> tuple[Mask, bool] | None:
     """The mask, and whether the condition is True in steps that count."""
     value, is_step = skip_nodes(condition, _BROADCAST), True
     while (node := value.producer()) is not None and node.op_type == "Not" and not node.domain:
         value, is_step = skip_nodes(node.inputs[0], _BROADCAST), not is_step
     if node is None or node.domain or node.graph is not body:
         return None
-    iteration = body.inputs[0]
     for table, counts in ((_LESS, True), (_NOT_LESS, False)):
         if node.op_type in table:
             time, lengths = (node.inputs[i] for i in table[node.op_type])
             lengths = skip_nodes(lengths)
             outside = lengths is not None and not _is_inside(lengths, body)
             rank = len(lengths.shape) if outside and lengths.shape is not None else None
-            if skip_nodes(time, NUMBER) is iteration and rank == 1:
+            if skip_nodes(time, NUMBER) in times and rank == 1:
                 return Mask(None, lengths), is_step is counts
     if node.op_type == "Gather" and not ("axis" in node.attributes and node.attributes["axis"].as_int()):
         data, index = node.inputs
         shape = None if data is None or _is_inside(data, body) else data.shape
-        if data is not None and shape is not None and skip_nodes(index, NUMBER) is iteration:
+        if data is not None and shape is not None and skip_nodes(index, NUMBER) in times:
             flat = len(shape) == 2 or (len(shape) == 3 and shape[2] == 1)
             return (Mask(data, None, not is_step), True) if flat and data.dtype == ir.DataType.BOOL else None
     return None

@@ -1,0 +1,126 @@
+"""Recurrent layers with masks, sequence lengths and other activations are LSTM, GRU and RNN, and compute what Keras computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxbridge
+
+tf = pytest.importorskip("tensorflow")
+K, L = tf.keras, tf.keras.layers
+RECURRENT = ("LSTM", "GRU", "RNN", "Loop")
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    K.utils.set_random_seed(0)
+
+
+def converted(model):
+    result = onnxbridge.convert(model, "onnx")
+    assert result.report.agrees
+    counts = Counter(n.op_type for n in result.model.graph.node)
+    return result.model, {op: n for op, n in counts.items() if op in RECURRENT}
+
+
+def run(proto, *arrays):
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, dict(zip((i.name for i in session.get_inputs()), arrays, strict=True)))
+
+
+def stack(*layers, shape=(None, 5)):
+    return K.Sequential([K.Input(shape), *layers])
+
+
+def batch_with_masks():
+    """Sequences that are full, end early, begin late, have gaps, and are empty."""
+    x = np.random.default_rng(0).normal(size=(5, 7, 5)).astype(np.float32)
+    kept = np.array([[step == "1" for step in steps] for steps in ("1111111", "1110000", "0011111", "0101101", "0000000")])
+    return x * kept[:, :, None].astype(np.float32)
+
+
+MASKED = {
+    "sequences": (lambda: [L.LSTM(4, return_sequences=True)], {"LSTM": 1}),
+    "last state": (lambda: [L.GRU(4)], {"GRU": 1}),
+    "simple": (lambda: [L.SimpleRNN(4, return_sequences=True)], {"RNN": 1}),
+    "backwards": (lambda: [L.LSTM(4, return_sequences=True, go_backwards=True)], {"LSTM": 1}),
+    "both directions": (lambda: [L.Bidirectional(L.GRU(4, return_sequences=True))], {"GRU": 2}),
+    "both directions, last state": (lambda: [L.Bidirectional(L.LSTM(4))], {"LSTM": 2}),
+    "stacked": (lambda: [L.LSTM(4, return_sequences=True), L.LSTM(3)], {"LSTM": 2}),
+    "zeros where masked": (lambda: [L.RNN(L.LSTMCell(4), return_sequences=True, zero_output_for_mask=True)], {"LSTM": 1}),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masked_layers(name):
+    build, expected = MASKED[name]
+    model = stack(L.Masking(), *build())
+    proto, found = converted(model)
+    assert found == expected
+    x = batch_with_masks()
+    np.testing.assert_allclose(run(proto, x)[0], model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_mask_of_an_embedding():
+    model = stack(L.Embedding(20, 5, mask_zero=True), L.GRU(4, return_sequences=True), shape=(None,))
+    proto, found = converted(model)
+    assert found == {"GRU": 1}
+    ids = np.array([[1, 2, 3, 0, 0], [0, 4, 0, 5, 6], [0, 0, 0, 0, 0]], np.float32)
+    np.testing.assert_allclose(run(proto, ids)[0], model(ids).numpy(), rtol=1e-5, atol=1e-6)
+
+
+ACTIVATIONS = {
+    "hard_sigmoid": lambda: L.LSTM(4, recurrent_activation="hard_sigmoid"),
+    "hard_sigmoid of a GRU": lambda: L.GRU(4, recurrent_activation="hard_sigmoid", reset_after=False),
+    "relu": lambda: L.LSTM(4, activation="relu"),
+    "elu": lambda: L.SimpleRNN(4, activation="elu"),
+    "softsign": lambda: L.GRU(4, activation="softsign"),
+    "softplus": lambda: L.SimpleRNN(4, activation="softplus"),
+    "linear": lambda: L.SimpleRNN(4, activation=None),
+    "without bias": lambda: L.LSTM(4, use_bias=False),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name):
+    _, found = converted(stack(ACTIVATIONS[name](), shape=(7, 5)))
+    assert "Loop" not in found and sum(found.values()) == 1
+
+
+def test_sequence_lengths_of_dynamic_rnn():
+    v1 = tf.compat.v1
+    cell = L.LSTMCell(4)
+    cell.build((None, 5))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 5]), tf.TensorSpec([None], tf.int32)])
+    def lengths(x, length):
+        outputs, state = v1.nn.dynamic_rnn(_V1Cell(cell), x, sequence_length=length, dtype=tf.float32)
+        return {"outputs": outputs, "h": state[0], "c": state[1]}
+
+    result = onnxbridge.convert(lengths, "onnx", verify=False)
+    counts = Counter(n.op_type for n in result.model.graph.node)
+    x = np.random.default_rng(0).normal(size=(4, 6, 5)).astype(np.float32)
+    length = np.array([6, 3, 1, 0], np.int32)
+    expected = lengths(tf.constant(x), tf.constant(length))
+    found = dict(zip((o.name for o in result.model.graph.output), run(result.model, x, length), strict=True))
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value.numpy(), rtol=1e-5, atol=1e-6)
+    assert counts["LSTM"] == 1 and not counts["Loop"]
+
+
+class _V1Cell:
+    """A Keras cell under the interface of dynamic_rnn."""
+
+    def __init__(self, cell):
+        self._cell = cell
+        self.state_size, self.output_size = [4, 4], 4
+
+    def __call__(self, x, state, scope=None):
+        return self._cell(x, state)
+
+    def zero_state(self, batch_size, dtype):
+        return [tf.zeros([batch_size, 4], dtype)] * 2

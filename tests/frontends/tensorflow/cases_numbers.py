@@ -164,7 +164,7 @@ S("Bucketize", input=fed([np.nan, -np.inf, np.inf, 0.5]), boundaries=[0.0, 0.5, 
 S("Maximum", x=fed([np.nan, 1, -0.0]), y=fed([1, np.nan, 0.0]))
 for _op in ("Dawsn", "Spence", "FresnelSin", "FresnelCos"):
     S(_op, x=f32(40, low=-8, high=8))
-    S(_op, x=fed([0.0, -0.0, 1, 2, 2.5, 60, np.inf, np.nan], np.float64), label="edges")
+    S(_op, x=fed([0.0, -0.0, 1, 2, 2.5, 60, np.nan] + [np.inf] * (_op != "Spence"), np.float64), label="edges")
 S("Expint", x=f32(40, low=0.01, high=40))
 S("Expint", x=fed([0.0, -1, 1e-9, 16, 17, np.nan], np.float64))
 S("Betainc", a=f64(30, low=0.05, high=20), b=f64(30, low=0.1, high=15), x=f64(30, low=0, high=1))

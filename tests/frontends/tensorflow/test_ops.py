@@ -10,6 +10,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 from tests.frontends.tensorflow import (  # noqa: F401  they add to SAMPLES
     cases_gradients,
     cases_images,
+    cases_layers,
     cases_numbers,
     cases_random,
     cases_rows,

@@ -80,7 +80,7 @@ def spence(op: Any, x: Any) -> Any:
     y = op.Where(small, op.Sub(op.Sub(math.pi**2 / 6, logs), value), value)
     log = op.Log(op.Where(large, x, 1.0))
     y = op.Where(large, op.Sub(op.Mul(op.Mul(log, log), -0.5), y), y)
-    return op.Where(op.Less(x, 0.0), math.nan, op.Where(op.Equal(x, math.inf), -math.inf, y))
+    return op.Where(op.Less(x, 0.0), math.nan, y)
 
 
 def _auxiliary(z: Any, kind: str) -> Any:

@@ -53,14 +53,17 @@ def inputs_of(node: ir.Node) -> list[ir.Value]:
     return list(dict.fromkeys(found))
 
 
-def steps(graph: ir.Graph) -> list[Step]:
-    """The steps of a graph in an order in which each can run after those before it."""
+def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
+    """The steps of a graph in an order in which each can run after those before it.
+
+    Without `functions`, operators that would be calls of functions run by the rules.
+    """
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
     for node in nodes:
         results = _results(node) if node not in taken else None
-        if results is not None:
+        if results is not None and (functions or all(map(_is_layers, results))):
             replaced = _replaced(results)
             if any(n in taken for n in replaced):
                 continue
@@ -87,6 +90,13 @@ def _results(node: ir.Node) -> tuple[Result, ...] | None:
     except Unsupported:
         return None
     return found if found is None or isinstance(found, tuple) else (found,)
+
+
+def _is_layers(result: Any) -> bool:
+    """Whether a result is computed by layers only."""
+    if isinstance(result, Item):
+        return _is_layers(result.call)
+    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.inputs)))
 
 
 def _replaced(results: Sequence[Result]) -> tuple[ir.Node, ...]:

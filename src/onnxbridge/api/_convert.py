@@ -117,7 +117,7 @@ def convert(
         model = SourceModel(source, frontend=frontend, inputs=inputs, dynamic=dynamic, **own)
     source, reader, bounds = model.source, model.reader, model.bounds
     suffix = "" if output is None else os.path.splitext(output)[1]
-    implied = writer.by_suffix.get(suffix, {})
+    implied = writer.by_suffix.get(suffix.lower(), {})
     backend_options = {**implied, **backend_options}
     backend_options = plugin_options.checked(writer, backend_options | ({} if opset is None else {"opset": opset}))
     backend_options = with_bounds(writer, backend_options, bounds)

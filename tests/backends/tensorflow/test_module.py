@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import backend
+from onnxbridge.hub.builder.builder import Builder
 from tests.backends.small_networks import assert_runs_like_hub, countdown, image_classifier, images
 
 
@@ -38,6 +40,22 @@ def test_inputs_by_keyword(classifier):
     np.testing.assert_array_equal(module(image=x), module(x))
     with pytest.raises(TypeError, match="image"):
         module(x, other=x)
+
+
+@pytest.mark.parametrize("other", [(1, 4, 1), (4, 1), (1, 1, 4), (4,), (1, 3, 1), (1, 1, 1, 4)])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 4, 4), (4, 4, 1)])
+def test_sums_are_broadcast_as_in_onnx(shape, other, swapped):
+    a, b = (np.random.default_rng(i).normal(size=s).astype(np.float32) for i, s in enumerate((shape, other)))
+    try:
+        expected = a + b
+    except ValueError:
+        pytest.skip("these shapes do not broadcast")
+    op = Builder()
+    x, y = op.input("x", ir.DataType.FLOAT, list(shape)), op.input("y", ir.DataType.FLOAT, list(other))
+    model = op.model([x, y], [op.output(op.Add(*((y, x) if swapped else (x, y))), "sum")])
+    run = backend.runner(backend.from_hub(model))
+    np.testing.assert_array_equal(run({"x": a, "y": b})["sum"], expected)
 
 
 def test_a_training_step_lowers_the_loss():

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.ops import all_rules
 from onnxbridge.backends.tensorflow.trace import DIRECTION, TraceTarget, array, scope_name
 from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
@@ -27,6 +28,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
         weights_by_name: the variables by hub name.
         hub_inputs, hub_outputs: the hub's names of inputs and outputs, in order.
         signature: the `tf.TensorSpec` of each input; None for a sequence or an optional value.
+        written_as: the options of the file that is written.
+        reason: why it is no Keras model.
     """
 
     def __init__(self, graph: ir.Graph) -> None:
@@ -37,6 +40,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self.keywords = keywords(self.hub_inputs)
         self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
         self.weights_by_name: dict[str, Any] = {}
+        self.written_as = WrittenAs()
+        self.reason = ""
         self._body: Any = None
         self._variables: dict[str, Any] = {}
         self._make_variables(graph)

@@ -148,16 +148,16 @@ def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
 
 
 def _refuse_writes(traced: Traced, reader: GraphReader) -> None:
-    """Reject a function that changes variables, since ONNX has no state.
+    """Reject a function that changes variables or tables, since ONNX has no state.
 
     Raises:
         ConversionError: with every operator that writes.
     """
     problems = [
-        Problem(op.type, "the model changes a variable, and ONNX has no state",
+        Problem(op.type, "the model changes a variable or a table, and ONNX has no state",
                 "pass the state in and return it, or convert with training=False", (reader.location(op),))
         for op in all_operators(traced.graph)
-        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply"))
+        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove"))
     ]  # fmt: skip
     if problems:
         raise ConversionError(DIRECTION, merge(problems))

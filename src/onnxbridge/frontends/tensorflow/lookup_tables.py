@@ -10,8 +10,8 @@ import numpy as np
 from onnxbridge.frontends.tensorflow.graph import op_schemas
 
 OPERATORS = frozenset({
-    "HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2",
-    "AnonymousHashTable", "AnonymousMutableHashTable",
+    "HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "MutableHashTableOfTensorsV2",
+    "MutableDenseHashTableV2",
 })  # fmt: skip
 _INITIALIZERS = frozenset({"InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2"})
 Array = np.ndarray[Any, Any]

@@ -30,8 +30,8 @@ class NotFunctional(Exception):
     """A model that cannot be a functional Keras model, and why."""
 
 
-def build(model: ir.Model) -> KerasModel:
-    """The hub model as a functional Keras model.
+def build(model: ir.Model, functions: bool = True) -> KerasModel:
+    """The hub model as a functional Keras model; `functions`: whether it may call `keras.ops`, too, beside layers.
 
     Raises:
         NotFunctional: for inputs, outputs or operators that Keras has no symbolic tensors for.
@@ -40,7 +40,7 @@ def build(model: ir.Model) -> KerasModel:
     if keras.backend.backend() != "tensorflow":
         raise NotFunctional(f"Keras runs on {keras.backend.backend()}")
     with _defaults():
-        return _Builder(model).model()
+        return _Builder(model).model(functions)
 
 
 @contextmanager
@@ -79,8 +79,8 @@ class _Builder:
                 self.readers.setdefault(value, set()).add(node)
         self._layers: dict[Any, Any] = {}
 
-    def model(self) -> KerasModel:
-        plan = steps(self.graph)
+    def model(self, functions: bool) -> KerasModel:
+        plan = steps(self.graph, functions)
         self._share_parameters([s for s in plan if s.results is None], [s for s in plan if s.results is not None])
         for step in plan:
             if step.results is None:

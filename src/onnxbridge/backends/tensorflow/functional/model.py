@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.models.functional import Functional
 
+from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.hub_module import keywords
 
 
@@ -35,6 +36,7 @@ class KerasModel(Functional):  # type: ignore[misc]
 
     # There is no __init__ of our own: Keras writes the configuration of classes that are constructed as Functional is.
     _hub_names = _Names((), (), {})
+    written_as = WrittenAs()
 
     @property
     def hub_inputs(self) -> tuple[str, ...]:  # noqa: D102

@@ -53,14 +53,17 @@ def inputs_of(node: ir.Node) -> list[ir.Value]:
     return list(dict.fromkeys(found))
 
 
-def steps(graph: ir.Graph) -> list[Step]:
-    """The steps of a graph in an order in which each can run after those before it."""
+def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
+    """The steps of a graph in an order in which each can run after those before it.
+
+    Without `functions`, operators that would be calls of functions run by the rules.
+    """
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
     for node in nodes:
         results = _results(node) if node not in taken else None
-        if results is not None:
+        if results is not None and (functions or all(map(_is_layers, results))):
             replaced = _replaced(results)
             if any(n in taken for n in replaced):
                 continue
@@ -89,15 +92,24 @@ def _results(node: ir.Node) -> tuple[Result, ...] | None:
     return found if found is None or isinstance(found, tuple) else (found,)
 
 
+def _is_layers(result: Any) -> bool:
+    """Whether a result is computed by layers only."""
+    if isinstance(result, Item):
+        return _is_layers(result.call)
+    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.inputs)))
+
+
 def _replaced(results: Sequence[Result]) -> tuple[ir.Node, ...]:
-    return tuple(dict.fromkeys(n for r in results if isinstance(r, Expression) for n in r.replaces))
+    return tuple(dict.fromkeys(n for r in results if isinstance(r, (Expression, Item)) for n in r.replaces))
 
 
 def _named(node: ir.Node, replaced: Sequence[ir.Node], results: Sequence[Result]) -> Mapping[ir.Value, Result]:
     """The results by the values that they are."""
     found: dict[ir.Value, Result] = {}
     for output, result in zip(node.outputs, results, strict=False):
-        own = result.replaces if isinstance(result, Expression) else ()
+        if result is None:  # of an output that is not used
+            continue
+        own = result.replaces if isinstance(result, (Expression, Item)) else ()
         found[own[-1].outputs[0] if own else output] = result
     return found
 

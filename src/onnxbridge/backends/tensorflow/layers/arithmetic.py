@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Result
-from onnxbridge.backends.tensorflow.functional.values import FLOATS, dtype_config, is_float, known, rank, same_size
+from onnxbridge.backends.tensorflow.functional.values import FLOATS, dims, dtype_config, is_float, known, rank, same_size
 from onnxbridge.backends.tensorflow.layers import layer
 
 _LARGE = 1 << 20
@@ -53,12 +53,31 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
     """An operator that is a merging layer on two activations of the same shape, else a function."""
 
     def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        if kind == "Add" and not _adds_right(A, B):
+            A, B = B, A
+            if not _adds_right(A, B):
+                return None
         known_ranks = rank(A) == rank(B) >= 2 and A.const_value is None and B.const_value is None and is_float(A, B)
         if known_ranks and A is not B and same_size(A, B):
             return Expression(kind, (A, B), dtype_config(A), as_list=True)
         return _binary(node, A, B, function)
 
     return call
+
+
+def _adds_right(a: ir.Value, b: ir.Value) -> bool:
+    """Whether Keras's `add` broadcasts `b` as ONNX does.
+
+    Where one axis only of `b` is longer than 1 and as long as the last axis of `a`, or else its axis 1, Keras adds `b` along that
+    axis, wherever the axis of `b` is.
+    """
+    if rank(a) < 2 or rank(b) < 1:
+        return True
+    long = [axis - rank(b) for axis, d in enumerate(dims(b)) if d is None or d > 1]
+    if len(long) != 1 or (size := dims(b)[long[0]]) is None or size not in (dims(a)[1], dims(a)[-1]):
+        return True
+    axis = -1 if size == dims(a)[-1] else 1 - rank(a)
+    return rank(b) <= rank(a) and long[0] == axis
 
 
 layer("Add")(_merging("Add", "add"))

@@ -192,8 +192,9 @@ def static_regex_full_match(op, input, *, pattern):
 def regex_replace(op, input, pattern: Str, rewrite: Str, *, replace_global=True):
     """A string is replaced by splitting at it and joining with the other, as onnxruntime-extensions is not everywhere."""
     found = literals_of(pattern)
-    is_plain = found is not None and replace_global and "\\" not in rewrite and not (len(found) > 1 and any(f in rewrite for f in found))
-    if not is_plain or len(found) > 1 and CONTRIB in op.allowed_domains:
+    if found is None or not replace_global or "\\" in rewrite:
+        return _replaced(op, input, pattern, rewrite, replace_global)
+    if len(found) > 1 and (CONTRIB in op.allowed_domains or any(f in rewrite for f in found)):
         return _replaced(op, input, pattern, rewrite, replace_global)
     x = op.Reshape(input, [-1])
     for text in found:
@@ -238,8 +239,3 @@ def substr(op, input, pos: Int, len: Int, *, unit="BYTE"):
         length = min(len, -pos)
         pattern = rf"(?s)\A{one}*({one}{{{length}}}){one}{{{-pos - length}}}\z"
     return _replaced(op, input, pattern, r"\1", everywhere=False)
-
-
-@rule("StringToHashBucket", limits="with ai.onnx.contrib")
-def string_to_hash_bucket(op, string_tensor, *, num_buckets):
-    return _extension(op, "StringToHashBucket", string_tensor, np.array([num_buckets], np.int64), dtype=D.INT64)

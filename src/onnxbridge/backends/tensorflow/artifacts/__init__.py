@@ -1,0 +1,1 @@
+"""The files that a built model is written as, each of which can be opened again and run."""

@@ -17,7 +17,7 @@ INT64 = ir.DataType.INT64
 @rule("Reshape")
 def reshape(op, tensor, shape):
     if not isinstance(shape, ir.Value):
-        return op.Reshape(tensor, list(shape))
+        return op.Reshape(tensor, list(shape), allowzero=1 if 0 in shape else None)
     sizes = fold.known_sizes(shape)
     if sizes is not None and sizes.count(None) == 1 and not {0, -1} & set(sizes):
         return op.Reshape(tensor, [-1 if s is None else s for s in sizes])

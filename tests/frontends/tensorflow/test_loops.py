@@ -122,3 +122,17 @@ def test_a_recurrent_model_is_exported_from_pytorch(tmp_path):
     for shape in ((2, 5, 7), (1, 11, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
         np.testing.assert_allclose(program(torch.from_numpy(x)).detach().numpy(), source(x).numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("peephole", [False, True])
+def test_a_fused_layer_of_tensorflow_1_is_an_lstm(peephole):
+    rng = np.random.default_rng(0)
+    w, b, p = (tf.constant(rng.standard_normal(s).astype(np.float32)) for s in ((11, 28), (28,), (7,)))
+
+    def layer(x):
+        zero, steps = tf.zeros([tf.shape(x)[1], 7]), tf.cast(tf.shape(x)[0], tf.int64)
+        states = {"cs_prev": zero, "h_prev": zero, "wci": p, "wcf": -p, "wco": p * 2}
+        return tf.raw_ops.BlockLSTM(seq_len_max=steps, x=x, w=w, b=b, cell_clip=-1, use_peephole=peephole, **states).h
+
+    found = operators(tf.function(layer, input_signature=[tf.TensorSpec([None, None, 4], tf.float32)]))
+    assert found["LSTM"] == 1 and not found["Loop"]

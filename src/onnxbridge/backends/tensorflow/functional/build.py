@@ -86,10 +86,10 @@ class _Builder:
             if step.results is None:
                 self._run(step.nodes)
                 continue
-            made: dict[int, Any] = {}
-            for value, result in step.results.items():
-                if value.name != "" and (value.uses() or value.is_graph_output()):
-                    self.values[value] = self._adopted(value, self._evaluate(result, step.nodes[0], made))
+            try:
+                self.values.update(self._made(step))
+            except (TypeError, ValueError):  # Keras cannot infer the shape, for example
+                self._run(step.nodes)
         if any(v not in self.values for v in self.graph.outputs):
             raise NotFunctional("an output is constant")
         outputs = tuple(self.values[v] for v in self.graph.outputs)
@@ -101,6 +101,15 @@ class _Builder:
             name=self.names.unused(self.graph.name or "model"), hub_inputs=[v.name or "" for v in self.inputs],
             hub_outputs=[v.name or "" for v in self.graph.outputs], weights_by_name={v.name or "": w for v, w in named},
         )  # fmt: skip
+
+    def _made(self, step: Step) -> dict[ir.Value, Any]:
+        """The symbolic tensors of a step that calls Keras's layers and functions."""
+        calls: dict[int, Any] = {}
+        return {
+            value: self._adopted(value, self._evaluate(result, step.nodes[0], calls))
+            for value, result in (step.results or {}).items()
+            if value.name != "" and (value.uses() or value.is_graph_output())
+        }
 
     def _adopted(self, value: ir.Value, made: Any) -> Any:
         """Check a symbolic tensor against the hub's type and shape."""

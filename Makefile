@@ -31,12 +31,13 @@ lint: $(VENV)/ready
 docs: $(VENV)/ready
 	$(VENV)/bin/python docs/generate.py
 
-# PyTorch goes first, pinned, so that nothing later can ask for another build of it.
+# PyTorch goes first, pinned, so that nothing later can ask for another build of it. tf_keras asks for the GPU build of TensorFlow.
 $(VENV)/ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once, a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) -c constraints.txt torch==2.13.0
 	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,tflite,coreml,test]'
+	@$(VENV)/bin/python $(PIP) --no-deps tf_keras==2.21.0
 	@touch $@
 
 # MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe, and takes live blocks there.

@@ -13,6 +13,7 @@ import onnxruntime
 
 from onnxbridge.errors import ConversionError, Problem, UsageError
 from onnxbridge.plugin_protocols import NamedRun, Run
+from onnxbridge.runtime import onnx_extensions
 from onnxbridge.runtime.requested_threads import requested_threads
 
 PROVIDERS = {
@@ -100,6 +101,7 @@ def session(
         threads = 1 if _depends_on_threads(model) else requested_threads()
     if threads is not None:
         options.intra_op_num_threads = threads
+    onnx_extensions.register(options, model)
     chosen = providers(device)
     disabled = _DISABLED_OPTIMIZERS + (_DISABLED_FOR_FLOAT64 if _has_float64(model) else [])
     options_per_provider = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
@@ -205,7 +207,9 @@ def unsupported(model: ir.Model) -> list[Problem]:
     """
     known = {(s.domain, s.name) for s in onnxruntime.capi.onnxruntime_pybind11_state.get_all_operator_schema()}
     known |= {(domain, name) for domain, name, _ in model.functions}
-    unknown = next(((n.domain, n.op_type) for n in model.graph.all_nodes() if (n.domain, n.op_type) not in known), None)
+    extensions = {onnx_extensions.DOMAIN} if onnx_extensions.is_installed() else set()
+    nodes = ((n.domain, n.op_type) for n in model.graph.all_nodes() if n.domain not in extensions)
+    unknown = next((n for n in nodes if n not in known), None)
     if unknown is None:
         return []
     try:
@@ -249,7 +253,12 @@ def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> NamedRun:
             '@decompose("{}"); or write ONNX without running it: --no-verify'
         )
         reason = "not supported by ONNX Runtime or onnxbridge's executor"
-        problems = [Problem(p.op, reason, hint.format(p.op), p.locations) for p in e.problems]
+        extensions = f"{onnx_extensions.DOMAIN}::"
+        install = "pip install onnxruntime-extensions, which runs it; or write ONNX without running it: --no-verify"
+        problems = [
+            Problem(p.op, reason, install if p.op.startswith(extensions) else hint.format(p.op), p.locations)
+            for p in e.problems
+        ]
         raise ConversionError("ONNX", problems) from e
 
 

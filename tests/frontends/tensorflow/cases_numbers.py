@@ -66,7 +66,7 @@ for _op, _name in (("Real", "input"), ("Imag", "input"), ("ComplexAbs", "x"), ("
     S(_op, **{_name: c64(3, 4)})
 for _op in ("Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "SquaredDifference", "Pow"):
     S(_op, x=c64(3, 4), y=c64(4))
-for _op in ("Neg", "Square", "Reciprocal", "Inv", "Exp", "Log", "Sqrt", "Rsqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "OnesLike", "ZerosLike"):
+for _op in ("Neg", "Square", "Reciprocal", "Inv", "Exp", "Log", "Sqrt", "Rsqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Sigmoid", "OnesLike", "ZerosLike"):
     S(_op, x=c64(3, 4))
 for _op in ("Equal", "NotEqual"):
     S(_op, x=c64(3, 4), y=c64(3, 4))
@@ -96,6 +96,9 @@ for _op, _args in {
     "ScatterNd": {"indices": np.array([[1], [3]]), "updates": c64(2), "shape": [5]}, "AddN": {"inputs": [c64(3), c64(3), c64(3)]},
     "TensorScatterUpdate": {"tensor": c64(4), "indices": np.array([[1]]), "updates": c64(1)}, "BiasAdd": {"value": c64(2, 3), "bias": c64(3)},
     "UnsortedSegmentSum": {"data": c64(3), "segment_ids": np.array([0, 2, 0]), "num_segments": 3},
+    "Prod": {"input": c64(3, 4), "axis": [1]}, "Einsum": {"inputs": [c64(3, 4), c64(4, 2)], "equation": "ij,jk->ki"}, "Gather": {"params": c64(4, 2), "indices": np.array([1, 0])},
+    "EnsureShape": {"input": c64(3), "shape": [3]}, "MirrorPad": {"input": c64(4), "paddings": [[1, 2]], "mode": "REFLECT"}, "Select": {"condition": flags(3), "x": c64(3), "y": c64(3)},
+    "TensorScatterAdd": {"tensor": c64(4), "indices": np.array([[1], [1]]), "updates": c64(2)},
     "StridedSlice": {"input": c64(4, 3), "begin": [1, 0], "end": [3, 1], "strides": [1, 1], "shrink_axis_mask": 2},
 }.items():  # fmt: skip
     S(_op, **_args)
@@ -159,3 +162,10 @@ for _op in ("ArgMax", "ArgMin"):
     S(_op, input=fed([[1, np.nan, 3], [np.nan, 2, 5], [2, 5, np.nan]]), dimension=1, label="NaN")
 S("Bucketize", input=fed([np.nan, -np.inf, np.inf, 0.5]), boundaries=[0.0, 0.5, 3.0])
 S("Maximum", x=fed([np.nan, 1, -0.0]), y=fed([1, np.nan, 0.0]))
+for _op in ("Dawsn", "Spence", "FresnelSin", "FresnelCos"):
+    S(_op, x=f32(40, low=-8, high=8))
+    S(_op, x=fed([0.0, -0.0, 1, 2, 2.5, 60, np.nan] + [np.inf] * (_op != "Spence"), np.float64), label="edges")
+S("Expint", x=f32(40, low=0.01, high=40))
+S("Expint", x=fed([0.0, -1, 1e-9, 16, 17, np.nan], np.float64))
+S("Betainc", a=f64(30, low=0.05, high=20), b=f64(30, low=0.1, high=15), x=f64(30, low=0, high=1))
+S("Betainc", a=fed([1.0, 0, -1, 2, 2, 3]), b=fed([1.0, 1, 1, 2, 2, 3]), x=fed([0.0, 0.5, 0.5, 1, 1.5, np.nan]))

@@ -24,7 +24,7 @@ def randomized(model):
 
 def convert(*layers, shape):
     model = randomized(K.Sequential([K.Input(shape), *layers]))
-    made = onnxbridge.convert(model).model
+    made = onnxbridge.convert(model, fold_batch_norm=False).model
     return Counter(n.op_type for n in made.graph.node), [t.name for t in made.graph.initializer]
 
 
@@ -63,7 +63,7 @@ def test_a_bias_is_not_fused_into_a_convolution_with_two_users():
 def test_a_pytorch_module_has_the_layers():
     torch = pytest.importorskip("torch")
     model = randomized(K.Sequential([K.Input((8, 8, 2)), L.Conv2D(4, 3), L.BatchNormalization(), L.ReLU()]))
-    module = onnxbridge.convert(model, to="pytorch").model
+    module = onnxbridge.convert(model, to="pytorch", fold_batch_norm=False).model
     (conv,) = (m for m in module.modules() if isinstance(m, torch.nn.Conv2d))
     (norm,) = (m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d))
     np.testing.assert_array_equal(conv.bias.detach(), model.layers[0].bias.numpy())

@@ -88,13 +88,17 @@ class TensorFlow(Frontend):
         from onnxbridge.hub import passes
         from onnxbridge.hub.passes.convolutions.fold_batch_norm import FoldBatchNorm
         from onnxbridge.hub.passes.fold_weight_casts import FoldWeightCasts
+        from onnxbridge.runtime import onnx_extensions
 
+        domains = selection.allowed_domains(allow_domain, extra_opset)
+        if onnx_extensions.DOMAIN in domains:
+            onnx_extensions.load()
         chosen = self.selected(source, {
             "signature": signature, "inputs_at": inputs_at, "outputs_at": outputs_at, "layout": layout, "rename": rename,
             "inputs_as_nchw": inputs_as_nchw, "outputs_as_nchw": outputs_as_nchw,
         })  # fmt: skip
         traced = sources.trace(chosen, inputs, dynamic)
-        model = convert.hub_model(traced, selection.allowed_domains(allow_domain, extra_opset))
+        model = convert.hub_model(traced, domains)
         if fold_batch_norm:
             model = passes.clean(model)  # normalizations are recognized, and no transposes stand before them
             FoldWeightCasts()(model)

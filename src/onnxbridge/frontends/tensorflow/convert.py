@@ -14,6 +14,7 @@ from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas, source_locations
 from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, all_operators
 from onnxbridge.frontends.tensorflow.graph.tensors import StoredValue, ref
+from onnxbridge.frontends.tensorflow.lookup_tables import Table
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.decompositions.complex_numbers import pairs as complex_pairs
@@ -56,6 +57,9 @@ class _Values(dict[Hashable, Any]):
         if not isinstance(key, StoredValue):
             raise KeyError(key)
         read = key.read()
+        if isinstance(read, Table):
+            self[key] = read
+            return read
         if read.dtype.kind == "c":
             parts = ((read.real, "real"), (read.imag, "imag"))
             made = self[key] = Complex(*(self._op.constant(np.ascontiguousarray(p), f"{key.name}.{n}") for p, n in parts))
@@ -107,7 +111,7 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
 
 
 def captured_value(external: Any, internal: Any, names: Mapping[int, str], state: str) -> StoredValue:
-    """A captured tensor, or the variable of a captured handle; it is read when used, without a copy."""
+    """A captured tensor, or the variable or lookup table of a captured handle; it is read when used, without a copy."""
     import tensorflow as tf
 
     name = names.get(id(external)) or internal.name.removesuffix(":0").removesuffix("/resource")
@@ -115,10 +119,17 @@ def captured_value(external: Any, internal: Any, names: Mapping[int, str], state
         return StoredValue(name, lambda: op_schemas.eager_array(external), state)
 
     def read() -> Any:
+        if not _is_variable(external):
+            return Table(name, external)
         dtype = external._handle_data.shape_and_type[0].dtype
         return op_schemas.eager_array(tf.raw_ops.ReadVariableOp(resource=external, dtype=tf.as_dtype(dtype)))
 
     return StoredValue(name, read, state)
+
+
+def _is_variable(handle: Any) -> bool:
+    data = getattr(handle, "_handle_data", None)
+    return data is not None and bool(data.shape_and_type)
 
 
 def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
@@ -137,16 +148,16 @@ def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
 
 
 def _refuse_writes(traced: Traced, reader: GraphReader) -> None:
-    """Reject a function that changes variables, since ONNX has no state.
+    """Reject a function that changes variables or tables, since ONNX has no state.
 
     Raises:
         ConversionError: with every operator that writes.
     """
     problems = [
-        Problem(op.type, "the model changes a variable, and ONNX has no state",
+        Problem(op.type, "the model changes a variable or a table, and ONNX has no state",
                 "pass the state in and return it, or convert with training=False", (reader.location(op),))
         for op in all_operators(traced.graph)
-        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply"))
+        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove"))
     ]  # fmt: skip
     if problems:
         raise ConversionError(DIRECTION, merge(problems))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def function(
             wrapped = tf.compat.v1.wrap_function(body, [])
             made = wrapped.prune([wrapped.graph.get_tensor_by_name(t) for t in found],
                                  [wrapped.graph.get_tensor_by_name(t) for t in outputs])  # fmt: skip
+            made.graph.variables = list(variables.values())
+            made.kept_variables = variables  # the graph has only weak references
     except (ValueError, KeyError, tf.errors.OpError) as e:
         raise UsageError(f"{label}: TensorFlow cannot import it: {main_line(e)}") from e
     return made
@@ -131,6 +134,17 @@ def _signature_outputs(graph: Any, name: str, label: str) -> list[str]:
     return [info.name for info in chosen.outputs.values()] if chosen is not None else []
 
 
+_NUMBER = re.compile(r"_[0-9]+(?=/|$)")
+
+
+def named_like(name: str, names: Iterable[str]) -> list[str]:
+    """The names that end like a name: Keras names a layer's operators after the model, too, and numbers both ("net_1/conv_1/Relu"
+    for "conv/Relu")."""
+    names = list(names)
+    longer = [n for n in names if n.endswith(f"/{name}")]
+    return longer or [n for n in names if _NUMBER.sub("", f"/{n}").endswith(_NUMBER.sub("", f"/{name}"))]
+
+
 def tensor_of(graph: Any, name: str) -> Any:
     """A tensor of a live graph by its name, "x" for "x:0", or by the end of its name if that is unique: "conv/BiasAdd".
 
@@ -143,8 +157,8 @@ def tensor_of(graph: Any, name: str) -> Any:
         import difflib
 
         names = [op.name for op in graph.get_operations() if op.outputs and op.type not in ("Const", "Placeholder", "NoOp")]
-        longer = [n for n in names if n.endswith(f"/{_node(name)}")]
-        if len(longer) == 1:  # Keras names a layer's operators after the model, too
+        longer = named_like(_node(name), names)
+        if len(longer) == 1:
             return graph.get_tensor_by_name(f"{longer[0]}:{name.partition(':')[2] or 0}")
         near = difflib.get_close_matches(_node(name), names, n=3) or names[-8:]
         raise UsageError(f"the graph has no tensor {name!r}; it has {', '.join(near)}") from None

@@ -91,6 +91,7 @@ def _by_signatures(tf: Any, path: str, cause: Exception) -> Any:
     """A SavedModel whose objects cannot be restored (old optimizers), loaded through its signatures."""
     from tensorflow.python.saved_model import load_v1_in_v2
 
+    operator_checks.check(path, by_signatures=True)
     try:
         with frameworks.quiet():
             return load_v1_in_v2.load(path, tags=None)

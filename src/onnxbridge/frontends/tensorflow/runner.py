@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frontends.tensorflow import sources
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph import op_schemas
-from onnxbridge.frontends.tensorflow.load_files import load
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from onnxbridge.frontends.tensorflow.selection import selection_of
 from onnxbridge.plugin_protocols import Arrays, Run
@@ -45,8 +43,8 @@ class Tracer:
     def __init__(self, source: Any) -> None:
         chosen = selection_of(source)
         self._path = os.fspath(chosen.source) if isinstance(chosen.source, (str, os.PathLike)) else None
-        self._loaded = load(chosen.source) if self._path is not None else chosen.source
-        self.selection = chosen if self._path is None else replace(chosen, source=self._loaded, label=self._path)
+        self.selection = sources.opened(chosen) if self._path is not None else chosen
+        self._loaded = self.selection.source
         self._traced: dict[Any, Traced] = {}
 
     def with_traced(self, feeds: Arrays, use: Callable[[Traced], Result]) -> Result:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxbridge.frontends.tensorflow.convert import Traced
+from onnxbridge.frontends.tensorflow.graph_files import named_like
 from onnxbridge.hub.passes.boundary import Boundary, parse_layouts, parse_names
-
-CONTRIB = "ai.onnx.contrib"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Selection:
             return {n if n in known else full(n): v for n, v in given.items()}
 
         def full(name: str) -> str:
-            ends = [n for n in known if n.endswith(f"/{name}")]
+            ends = named_like(name, known)
             return names.get(name if ":" in name else f"{name}:0") or (ends[0] if len(ends) == 1 else name)
 
         return Boundary(own(self.boundary.layouts), own(self.boundary.names))

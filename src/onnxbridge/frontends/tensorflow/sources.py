@@ -154,7 +154,10 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
     function = tf.function(call, autograph=False).get_concrete_function(
         *(s.tensor_spec(_valid_name(n)) for n, s in found.items())
     )
-    weights = {id(v.value.handle if hasattr(v, "path") else v.handle): getattr(v, "path", v.name) for v in model.variables}
+    weights = {
+        id(v.value.handle if hasattr(v, "path") else v.handle): str(getattr(v, "path", v.name)).removesuffix(":0")
+        for v in model.variables
+    }
     flat = function.inputs[: len(found)]
     return Traced(
         function.graph, list(zip(found, flat, strict=True)), input_specs.labelled(found, batched=True),

@@ -22,7 +22,7 @@ Scope = tuple[Hashable, ...]
 
 # They control speed and the precision of kernels, repeat sizes or check indices: they do not affect the result.
 IRRELEVANT = frozenset({
-    "asymmetric_quantize_inputs", "pot_scale_int16", "quantized_bias_type", "quant_spec", "validate_indices", "in_data_type",
+    "pot_scale_int16", "quantized_bias_type", "quant_spec", "validate_indices", "in_data_type",
     "values_count",
 })  # fmt: skip
 # Options that are the indices of subgraphs, and the parameters of rules that get them.
@@ -51,7 +51,7 @@ def hub_model(model: Model, signature: Signature, shapes: Shapes) -> ir.Model:
     """
     reader = _Reader(model)
     graph = model.graphs[signature.graph]
-    target = TFLiteTarget(reader.tensor, reader.activations)
+    target = TFLiteTarget(reader.tensor, reader.activations, reader.asymmetric)
     op = target.writer
     values: dict[Hashable, Any] = _Values(reader, op)
     scope: Scope = (signature.graph,)
@@ -114,6 +114,7 @@ class _Reader:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.activations: dict[Hashable, str] = {}
+        self.asymmetric: set[Hashable] = set()
         self._count = 0
 
     def tensor(self, key: Any) -> Tensor:
@@ -138,6 +139,9 @@ class _Reader:
             elif name == "fused_activation_function" and operator.name not in RECURRENT:
                 if value != "NONE" and outputs:
                     self.activations[outputs[0]] = value
+            elif name == "asymmetric_quantize_inputs":
+                if value and outputs:
+                    self.asymmetric.add(outputs[0])
             elif ENUMS.get(name) == "TensorType" and name not in IRRELEVANT:
                 attrs[name] = hub_dtype(value)
             elif name not in IRRELEVANT:

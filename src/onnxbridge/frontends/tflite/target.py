@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Tensor
+from onnxbridge.frontends.tflite.dynamic_range import quantized_inputs
 from onnxbridge.frontends.tflite.fused_activation import activated
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized, floats, stored
 from onnxbridge.hub.builder.target import HubTarget, merge_shapes
@@ -22,23 +23,28 @@ DIRECTION = "TensorFlow Lite to ONNX"
 
 class TFLiteTarget(HubTarget):
     """`tensor` returns the tensor behind a key of a value, and `activations` has the fused activations of calls by their first
-    output.
+    output; `asymmetric` has the first outputs of calls that quantize float inputs to an asymmetric range.
 
     A rule gets floats in place of quantized tensors, and its results are quantized with the parameters of the tensor. Rules of
     the kind "move", which only move values, get the integers where all parameters are the same, and those of the kind "bits"
     always.
     """
 
-    def __init__(self, tensor: Callable[[Hashable], Tensor], activations: Mapping[Hashable, str]) -> None:
+    def __init__(
+        self, tensor: Callable[[Hashable], Tensor], activations: Mapping[Hashable, str], asymmetric: Container[Hashable] = ()
+    ) -> None:
         super().__init__(DIRECTION, lambda key: (tensor(key).name, None, None))
-        self._tensor, self._activations = tensor, activations
+        self._tensor, self._activations, self._asymmetric = tensor, activations, asymmetric
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         return value.array() if isinstance(value, Quantized) else super().static(key, value)
 
     def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
         on_integers = rule.kind == "bits" or rule.kind == "move" and self._moves_integers(call, args)
-        return super().apply(rule, call, stored(self.writer, args) if on_integers else floats(self.writer, args), attrs)
+        if on_integers:
+            return super().apply(rule, call, stored(self.writer, args), attrs)
+        args = quantized_inputs(self.writer, rule, args, call.outputs[0] in self._asymmetric)
+        return super().apply(rule, call, floats(self.writer, args), attrs)
 
     def _moves_integers(self, call: Call, args: list[Any]) -> bool:
         """Whether all quantized inputs and outputs have eight bits and the same parameters, those of a whole tensor."""

@@ -11,6 +11,7 @@ constants and shapes of static tensors are folded to constants.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -51,6 +52,7 @@ class Builder:
         self._constants: dict[tuple[Any, ...], ir.Value] = {}
         self._where = SourceLocation()
         self._prefix = ""
+        self._folded_elements: float = fold.FOLDED_ELEMENTS
         self.domains: set[str] = set()
         self.allowed_domains: frozenset[str] = frozenset()
         self.functions: dict[Hashable, ir.Function] = {}
@@ -70,7 +72,7 @@ class Builder:
                 raise TypeError(f"{op_type} needs the attribute {name!r}")
         node = ir.Node(domain, op_type, values, attributes, num_outputs=outputs)
         inference.infer(schema, node, self._known)
-        known = fold.fold(node) if self._opset == OPSET else None
+        known = fold.fold(node, self._folded_elements) if self._opset == OPSET else None
         if known is not None:
             stem = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{stem}.{op_type.lower()}" if stem else "") for a in known)
@@ -119,6 +121,15 @@ class Builder:
             output.shape = None if rank is None else ir.Shape([None] * rank)
         self.append(node)
         return tuple(node.outputs) if len(dtypes) > 1 else node.outputs[0]
+
+    @contextmanager
+    def folding_any_size(self) -> Iterator[None]:
+        """Nodes on constants are folded whatever the size of their results: for what the model needs only as a constant."""
+        outer, self._folded_elements = self._folded_elements, math.inf
+        try:
+            yield
+        finally:
+            self._folded_elements = outer
 
     def loses(self, what: str) -> None:
         """Report that the nodes created next are only approximately equivalent.

@@ -65,8 +65,11 @@ def constant_array(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
     return array_of(value.const_value)
 
 
-def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
-    """The node's outputs if they are constant, otherwise None. Its types and shapes must have been inferred."""
+def fold(node: ir.Node, most: float = FOLDED_ELEMENTS) -> list[np.ndarray[Any, Any]] | None:
+    """The node's outputs if they are constant and have at most `most` elements, otherwise None.
+
+    Its types and shapes must have been inferred.
+    """
     shape_elements = _fold_shape(node)
     if shape_elements is not None:
         return [shape_elements]
@@ -76,17 +79,17 @@ def fold(node: ir.Node) -> list[np.ndarray[Any, Any]] | None:
         return None
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
         return None
-    if node.op_type not in _LAYOUT_OPS and not all(_is_small(o) for o in node.outputs):
+    if node.op_type not in _LAYOUT_OPS and not all(_is_small(o, most) for o in node.outputs):
         return None
     return evaluate(node, [constant_array(v) for v in node.inputs])
 
 
-def _is_small(value: ir.Value) -> bool:
+def _is_small(value: ir.Value, most: float) -> bool:
     shape = value.shape
     if shape is None or not isinstance(value.type, ir.TensorType):
         return False
     dims = [d for d in shape if isinstance(d, int)]
-    return len(dims) == len(shape) and int(np.prod(dims, dtype=object)) <= FOLDED_ELEMENTS
+    return len(dims) == len(shape) and int(np.prod(dims, dtype=object)) <= most
 
 
 def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:

@@ -47,10 +47,11 @@ class Expression:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One result of a call that has several."""
+    """One result of a call that has several; `replaces` as that of a call."""
 
     call: Expression
     index: int
+    replaces: tuple[ir.Node, ...] = ()
 
 
 Result = Expression | Item | ir.Value

@@ -100,14 +100,16 @@ def _is_layers(result: Any) -> bool:
 
 
 def _replaced(results: Sequence[Result]) -> tuple[ir.Node, ...]:
-    return tuple(dict.fromkeys(n for r in results if isinstance(r, Expression) for n in r.replaces))
+    return tuple(dict.fromkeys(n for r in results if isinstance(r, (Expression, Item)) for n in r.replaces))
 
 
 def _named(node: ir.Node, replaced: Sequence[ir.Node], results: Sequence[Result]) -> Mapping[ir.Value, Result]:
     """The results by the values that they are."""
     found: dict[ir.Value, Result] = {}
     for output, result in zip(node.outputs, results, strict=False):
-        own = result.replaces if isinstance(result, Expression) else ()
+        if result is None:  # of an output that is not used
+            continue
+        own = result.replaces if isinstance(result, (Expression, Item)) else ()
         found[own[-1].outputs[0] if own else output] = result
     return found
 

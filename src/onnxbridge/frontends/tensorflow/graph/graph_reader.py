@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxbridge.errors import SourceLocation
+from onnxbridge.frontends.tensorflow import lookup_tables
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import control_flow_calls, op_schemas
 from onnxbridge.frontends.tensorflow.graph.control_flow_v1 import Branching, ControlFlowV1, Loop, has_control_flow
@@ -69,6 +71,8 @@ class GraphReader:
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _constant(op), self.constants))
             elif op.type == "VarHandleOp":
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _shared(op)))
+            elif op.type in lookup_tables.OPERATORS:
+                bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, functools.partial(lookup_tables.of_operator, op)))
             elif op.type in CALLS:
                 yield from self._called(op, bound, prefix)
             elif op.type in BRANCHES:

@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.wider_dtypes import compute, where
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as functions
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank
@@ -35,7 +36,7 @@ for _name in [
 ]:  # fmt: skip
     _unary(_name, _name)
 for _name, _onnx in {
-    "Round": "Round", "Rint": "Round", "Reciprocal": "Reciprocal", "Inv": "Reciprocal", "IsNan": "IsNaN", "IsInf": "IsInf",
+    "Rint": "Round", "Reciprocal": "Reciprocal", "Inv": "Reciprocal", "IsNan": "IsNaN", "IsInf": "IsInf",
     "LogicalNot": "Not", "Invert": "BitwiseNot",
 }.items():  # fmt: skip
     _unary(_name, _onnx)
@@ -45,6 +46,11 @@ for _name, _onnx in {
     "LogicalAnd": "And", "LogicalOr": "Or", "BitwiseAnd": "BitwiseAnd", "BitwiseOr": "BitwiseOr", "BitwiseXor": "BitwiseXor",
 }.items():  # fmt: skip
     _binary(_name, _onnx)
+
+
+@rule("Round")
+def round_(op, x):
+    return op.Round(x) if x.dtype.is_floating_point() else x
 
 
 @rule("Identity", "StopGradient", "PreventGradient", "Snapshot")
@@ -77,29 +83,19 @@ def not_equal(op, x, y):
     return op.Not(op.Equal(x, y))
 
 
-_NARROW = (D.INT16, D.UINT16)  # runtimes have no kernels for them
-
-
-def _in_int32(op, name, x, y):
-    """An operator on two integers, of which those of 16 bits are computed as int32."""
-    if x.dtype not in _NARROW:
-        return op.call(name, x, y)
-    return op.Cast(op.call(name, *(op.Cast(v, to=D.INT32) for v in (x, y))), to=x.dtype)
-
-
 @rule("Maximum")
 def maximum(op, x, y):
-    return _in_int32(op, "Max", x, y)
+    return compute(op, "Max", x, y)
 
 
 @rule("Minimum")
 def minimum(op, x, y):
-    return _in_int32(op, "Min", x, y)
+    return compute(op, "Min", x, y)
 
 
 @rule("Pow")
 def pow_(op, x, y):
-    if x.dtype not in (*_NARROW, D.INT8, D.UINT8):
+    if x.dtype not in (D.INT16, D.UINT16, D.INT8, D.UINT8):
         return op.Pow(x, y)
     return op.Cast(op.Pow(op.Cast(x, to=D.INT32), op.Cast(y, to=D.INT32)), to=x.dtype)
 
@@ -206,6 +202,8 @@ def floor_mod(op, x, y):
 
 @rule("Mod", "TruncateMod")
 def truncate_mod(op, x, y):
+    if x.dtype in (D.INT64, D.UINT64):  # runtimes compute the remainder of their Mod in floating point
+        return op.Sub(x, op.Mul(op.Div(x, y), y))
     return op.Mod(x, y, fmod=1)
 
 
@@ -252,12 +250,12 @@ def approximate_equal(op, x, y, *, tolerance=1e-5):
 def select(op, condition, t, e):
     if rank(condition) == 1 and rank(t) > 1:
         condition = op.Unsqueeze(condition, list(range(1, rank(t))))
-    return op.Where(condition, t, e)
+    return where(op, condition, t, e)
 
 
 @rule("SelectV2")
 def select_v2(op, condition, t, e):
-    return op.Where(condition, t, e)
+    return where(op, condition, t, e)
 
 
 @rule("Cast")

@@ -18,9 +18,9 @@ D = ir.DataType
 _APPLIED_TO_PARTS = {
     shape: "Reshape Squeeze ExpandDims Transpose ConcatV2 Pack Unpack Split SplitV Tile Fill BroadcastTo ZerosLike Size Rank "
     "Shape",
-    rearrange: "Pad PadV2 Roll ReverseV2",
-    indexing: "GatherV2 GatherNd ScatterNd TensorScatterUpdate Slice StridedSlice",
-    arithmetic: "Identity IdentityN StopGradient Add AddV2 Sub AddN Neg BiasAdd SelectV2",
+    rearrange: "Pad PadV2 Roll ReverseV2 MirrorPad",
+    indexing: "Gather GatherV2 GatherNd ScatterNd TensorScatterUpdate TensorScatterAdd Slice StridedSlice",
+    arithmetic: "Identity IdentityN StopGradient EnsureShape Add AddV2 Sub AddN Neg BiasAdd Select SelectV2",
     reduction: "Sum Mean Cumsum",
     segments: "UnsortedSegmentSum",
 }
@@ -170,6 +170,35 @@ def pow_(op, x, y):
     power = functions.exponential(op, functions.multiply_pairs(op, y, functions.logarithm(op, base)))
     at_zero = op.Where(_is_zero(op, y), op.CastLike(1.0, power.real), 0.0)
     return Complex(op.Where(zero, at_zero, power.real), op.Where(zero, 0.0, power.imag))
+
+
+@rule("complex::Sigmoid")
+def sigmoid(op, x):
+    decay = functions.exponential(op, Complex(op.Neg(x.real), op.Neg(x.imag)))
+    return reciprocal(op, Complex(op.Add(decay.real, 1.0), decay.imag))
+
+
+@rule("complex::Prod")
+def prod(op, input, reduction_indices, *, keep_dims=False):
+    """The magnitudes multiply, the angles add."""
+    attrs = {"reduction_indices": reduction_indices, "keep_dims": keep_dims}
+    size = rule["Prod"].lower(op, functions.magnitude(op, input), **attrs)
+    angle = rule["Sum"].lower(op, functions.phase(op, input), **attrs)
+    return Complex(op.Mul(size, op.Cos(angle)), op.Mul(size, op.Sin(angle)))
+
+
+@rule("complex::Einsum")
+def einsum(op, inputs, *, equation):
+    """A product of sums of real and imaginary parts: one real product for each choice of parts."""
+    terms = [((), 0)]
+    for x in inputs:
+        terms = [((*parts, part), turns + turn) for parts, turns in terms for part, turn in ((x.real, 0), (x.imag, 1))]
+    sums = [None, None]
+    for parts, turns in terms:  # i to the power of turns
+        product = op.Einsum(*parts, equation=equation)
+        product = op.Neg(product) if turns % 4 >= 2 else product
+        sums[turns % 2] = product if sums[turns % 2] is None else op.Add(sums[turns % 2], product)
+    return Complex(*sums)
 
 
 @rule("complex::Equal")

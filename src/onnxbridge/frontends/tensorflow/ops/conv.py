@@ -10,7 +10,7 @@ from onnxbridge.frontends.tensorflow.padding import padded
 from onnxbridge.hub.ir.values import cast, rank
 
 
-def _known(shape):
+def known_shape(shape):
     if not all(isinstance(s, int) for s in shape):
         raise Unsupported("a filter of unknown shape")
     return list(shape)
@@ -66,7 +66,7 @@ def conv(
 def depthwise_conv2d_native(
     op, input, filter, *, strides, padding, explicit_paddings=(), data_format="NHWC", dilations=(1, 1, 1, 1)
 ):
-    height, width, channels, multiplier = _known(filter.shape)
+    height, width, channels, multiplier = known_shape(filter.shape)
     x = first(op, input, data_format)
     weight = op.Reshape(op.Transpose(filter, perm=[2, 3, 0, 1]), [channels * multiplier, 1, height, width])
     kernel = [height, width]
@@ -90,20 +90,33 @@ def conv3d_backprop_input_v2(
 
 
 def _transposed(op, input_sizes, filter, out_backprop, strides, padding, explicit, data_format, dilations):
-    y = first(op, out_backprop, data_format)
-    *kernel, out, within = _known(filter.shape)
+    *kernel, out, within = known_shape(filter.shape)
     n = len(kernel)
-    if isinstance(y.shape[1], int) and y.shape[1] != within:
-        raise Unsupported(f"a filter of {within} output channels for {y.shape[1]}")
+    found = out_backprop.shape[n + 1 if channels_last(data_format) else 1]
+    if isinstance(found, int) and found != within:
+        raise Unsupported(f"a filter of {within} output channels for {found}")
+    wanted = sizes.elements(op, input_sizes, n + 2) if input_sizes.shape[0] != n else None  # which may omit batch and channels
+    channels = None if wanted is None else wanted[-1 if channels_last(data_format) else 1]
+    weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
+    group = channels // out if isinstance(channels, int) else 1
+    return transposed_convolution(
+        op, input_sizes, weight, out_backprop, strides, padding, explicit, data_format, dilations, group
+    )
+
+
+def transposed_convolution(
+    op, input_sizes, weight, out_backprop, strides, padding, explicit, data_format, dilations, group
+):
+    """The gradient of a convolution for its input, which has these sizes. The weight is in ONNX's layout."""
+    y = first(op, out_backprop, data_format)
+    kernel = known_shape(weight.shape)[2:]
+    n = len(kernel)
     strides, dilations = spatial(strides, data_format), spatial(dilations, data_format)
     wanted = sizes.elements(op, input_sizes, n + 2 if input_sizes.shape[0] != n else n)
-    wanted = wanted if len(wanted) == n + 2 else [None, *wanted, None]  # input_sizes may omit batch and channels
-    start, channels = (1, wanted[-1]) if channels_last(data_format) else (2, wanted[1])
-    wanted = wanted[start : start + n]
+    start = 1 if channels_last(data_format) else 2
+    wanted = wanted[start : start + n] if len(wanted) == n + 2 else wanted
     pairs = [tuple(explicit[i : i + 2]) for i in range(0, len(explicit), 2)][start : start + n] or [(0, 0)] * n
-    attrs = {"kernel_shape": kernel, "strides": list(strides), "dilations": list(dilations)}
-    attrs["group"] = channels // out if isinstance(channels, int) else 1
-    weight = op.Transpose(filter, perm=[n + 1, n, *range(n)])
+    attrs = {"kernel_shape": kernel, "strides": list(strides), "dilations": list(dilations), "group": group}
     starts, pads, extra = [], [], []
     for i, (size, k, s, d) in enumerate(zip(wanted, kernel, strides, dilations, strict=True)):
         grown = sizes.subtract(op, op.size(y, i + 2), 1)

@@ -18,7 +18,7 @@ def bucketize(op, input, *, boundaries):
     """The number of boundaries that an element reaches; NaN reaches all."""
     x = input if input.dtype.is_floating_point() else op.Cast(input, to=D.FLOAT)
     reached = op.Not(op.Less(op.Unsqueeze(x, [-1]), np.array(boundaries, np.float32).astype(x.dtype.numpy())))
-    return op.ReduceSum(op.Cast(reached, to=D.INT32), [-1], keepdims=0)
+    return op.ReduceSum(op.Cast(reached, to=D.INT32), [-1 if input.shape is None else rank(input)], keepdims=0)
 
 
 def _weights_or_ones(op, weights, like):
@@ -75,7 +75,7 @@ def _search(name, comparison):
     def search(op, sorted_inputs, values, *, out_type=D.INT32):
         sorted_inputs.meta[SORTED] = True
         before = op.call(comparison, op.Unsqueeze(sorted_inputs, [-2]), op.Unsqueeze(values, [-1]))
-        return op.ReduceSum(op.Cast(before, to=out_type), [-1], keepdims=0)
+        return op.ReduceSum(op.Cast(before, to=out_type), [rank(values)], keepdims=0)
 
 
 _search("LowerBound", "Less")

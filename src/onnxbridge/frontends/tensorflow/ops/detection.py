@@ -137,6 +137,8 @@ def combined_non_max_suppression(
     """Boxes are [batch, boxes, 1 or classes, 4]. Those selected in each class are sorted by score across the classes."""
     batch, count, classes = (op.size(scores, i) for i in range(3))
     own = boxes.shape[2] != 1  # each class has its own boxes
+    if not isinstance(boxes.shape[2], int):  # or maybe not
+        boxes = op.Expand(boxes, op.dims([batch, count, classes, 4]))
     by_class = op.Transpose(scores, perm=[0, 2, 1])
     flat_boxes = op.Transpose(boxes, perm=[0, 2, 1, 3]) if own else boxes
     groups = sizes.multiply(op, batch, classes) if own else batch

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import known_ints
+from onnxbridge.frontends.tensorflow.wider_dtypes import where
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir.values import rank
 
@@ -76,7 +77,7 @@ def _matrix(op, diagonal, k, num_rows, num_cols, padding_value, align):
     least = sizes.subtract(op, longest, sizes.minimum(op, high, 0)), sizes.add(op, longest, sizes.maximum(op, low, 0))
     rows, columns = _matrix_size(op, rows, columns, *least)
     spread, inside, batch = _spread(op, diagonal, _is_band(k), k, rows, columns, align)
-    y = op.Where(inside, spread, padding_value)
+    y = where(op, inside, spread, padding_value)
     return op.Reshape(y, op.Concat(batch, op.dims([rows, columns]), axis=0), allowzero=1) if _is_band(k) is None else y
 
 
@@ -125,7 +126,7 @@ def _diagonals(op, x, k, padding_value, align):
     y = op.Gather(flat, op.Where(inside, index, 0), axis=-1)
     known = sizes.known_array(inside)
     if known is None or not known.all():
-        y = op.Where(inside, y, padding_value)
+        y = where(op, inside, y, padding_value)
     if band:
         return y
     if band is not None:
@@ -154,7 +155,7 @@ def matrix_diag_part(op, input):
 def matrix_set_diag_v3(op, input, diagonal, k, *, align="RIGHT_LEFT"):
     band = rank(diagonal) == rank(input)
     spread, inside, _ = _spread(op, diagonal, band, k, op.size(input, -2), op.size(input, -1), align)
-    return op.Where(inside, spread, input)
+    return where(op, inside, spread, input)
 
 
 @rule("MatrixSetDiagV2")
@@ -183,7 +184,7 @@ def matrix_band_part(op, input, num_lower, num_upper):
         if not isinstance(bound, int) or bound >= 0:
             inside = op.LessOrEqual(distance, bound)
             inside = inside if isinstance(bound, int) else op.Or(inside, op.Less(bound, 0))
-            x = op.Where(inside, x, np.array(0, input.dtype.numpy()))
+            x = where(op, inside, x, np.array(0, input.dtype.numpy()))
     return x
 
 

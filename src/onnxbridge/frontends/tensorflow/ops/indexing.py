@@ -7,6 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import LEAST, MOST, int64, known_ints
+from onnxbridge.frontends.tensorflow.wider_dtypes import where as selected
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import cast, rank
@@ -14,7 +15,7 @@ from onnxbridge.hub.ir.values import cast, rank
 
 @rule("Gather")
 def gather(op, params, indices):
-    return op.Gather(params, indices, axis=0)
+    return _gathered(op, params, indices, 0, 0)
 
 
 @rule("GatherV2")
@@ -33,10 +34,11 @@ def resource_gather(op, resource, indices, *, batch_dims=0, dtype):
 
 
 def _gathered(op, params, indices, axis, batch_dims):
-    axis = axis % rank(params)
+    if params.shape is not None:
+        axis = axis % rank(params)
     indices = indices if indices.dtype == ir.DataType.INT32 else int64(op, indices)
     batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
-    if not batch_dims:
+    if not batch_dims and (params.dtype != ir.DataType.STRING or axis == rank(params) - 1):
         return op.Gather(params, indices, axis=axis)
     if axis != batch_dims:  # move the indexed axis after the batch axes, and the indices' axes back to its position
         n, m = rank(params), rank(indices)
@@ -47,6 +49,7 @@ def _gathered(op, params, indices, axis, batch_dims):
         consumed = list(range(batch_dims, m))
         inner = list(range(m, m + between))
         return op.Transpose(y, perm=[*range(batch_dims), *inner, *consumed, *range(m + between, n - 1 + m - batch_dims)])
+    # also rows of strings: ONNX Runtime 1.31's Gather returns only the first of each
     return op.GatherND(params, op.Unsqueeze(int64(op, indices), [-1]), batch_dims=batch_dims)
 
 
@@ -88,13 +91,14 @@ for _name, _reduction in {
 
 @rule("TensorScatterSub")
 def tensor_scatter_sub(op, tensor, indices, updates):
-    return scatter(op, tensor, indices, op.Neg(updates), "add")
+    return scatter(op, tensor, indices, op.Sub(np.zeros((), updates.dtype.numpy()), updates), "add")
 
 
 @rule("Slice")
 def slice_(op, input, begin, size):
     """A size of -1 is all that follows."""
-    count = sizes.length(begin if isinstance(begin.shape[0], int) else size, "a slice")
+    vector = begin if isinstance(begin.shape[0], int) else size
+    count = sizes.length(vector, "a slice") if input.shape is None else rank(input)
     starts, lengths = sizes.elements(op, begin, count), sizes.elements(op, size, count)
     if all(isinstance(s, int) for s in (*starts, *lengths)):
         ends = [MOST if s == -1 else b + s for b, s in zip(starts, lengths, strict=True)]
@@ -132,8 +136,8 @@ def strided_slice(
             low = None if begin_mask >> i & 1 else _element(op, begin, i)
             high = None if end_mask >> i & 1 else _element(op, end, i)
             step = steps_of[i]
-            low = _by_direction(op, step, 0, MOST) if low is None else low
             high = _by_direction(op, step, MOST, LEAST) if high is None else high
+            low, high = (_by_direction(op, step, 0, MOST), high) if low is None else _backward(op, input, axis, low, high, step)
             if not (step == 1 and isinstance(low, int) and low == 0 and isinstance(high, int) and high == MOST):
                 starts.append(low)
                 ends.append(high)
@@ -146,6 +150,17 @@ def strided_slice(
         at = _element(op, begin, i)
         x = op.Gather(x, np.array(at) if isinstance(at, int) else op.Squeeze(at, [0]), axis=a - k)
     return op.Unsqueeze(x, new) if new else x
+
+
+def _backward(op, x, axis, low, high, step):
+    """A slice with a negative step that starts before the first element is empty; ONNX would start at the first."""
+    if isinstance(step, int) and step > 0 or isinstance(low, int) and low >= -1:
+        return low, high
+    size = op.size(x, axis)
+    if all(isinstance(v, int) for v in (low, step, size)):
+        return (0, size) if low + size < 0 else (low, high)
+    outside = op.And(op.Less(op.Add(low, size), 0), op.Less(step, 0))
+    return op.Where(outside, 0, low), op.Where(outside, size, high)
 
 
 def _index_count(*vectors):
@@ -186,9 +201,7 @@ def one_hot(op, indices, depth, on_value, off_value, *, axis=-1):
         return op.Squeeze(one_hot(op, op.Unsqueeze(indices, [0]), depth, on_value, off_value), [0])
     if on_value.dtype not in _ONE_HOT:  # runtimes have no kernel for others
         hot = one_hot(op, indices, depth, op.constant(np.int64(1)), op.constant(np.int64(0)), axis=axis)
-        if on_value.dtype == ir.DataType.BOOL:
-            return op.Xor(op.And(op.Cast(hot, to=ir.DataType.BOOL), op.Xor(on_value, off_value)), off_value)
-        return op.Where(op.Cast(hot, to=ir.DataType.BOOL), on_value, off_value)
+        return selected(op, op.Cast(hot, to=ir.DataType.BOOL), on_value, off_value)
     outside = op.Where(op.Less(indices, 0), op.Reshape(depth, []), indices)
     values = op.Concat(op.Reshape(off_value, [1]), op.Reshape(on_value, [1]), axis=0)
     return op.OneHot(outside, depth, values, axis=axis)

@@ -7,6 +7,7 @@ from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import first, last
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import LEAST, MOST, int64, known_array, known_ints
+from onnxbridge.frontends.tensorflow.wider_dtypes import pad as padded
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir.values import rank
 
@@ -18,20 +19,20 @@ def _onnx_pads(op, paddings):
 
 @rule("Pad")
 def pad(op, input, paddings):
-    return op.Pad(input, _onnx_pads(op, paddings), mode="constant")
+    return padded(op, input, _onnx_pads(op, paddings), mode="constant")
 
 
 @rule("PadV2")
 def pad_v2(op, input, paddings, constant_values):
-    return op.Pad(input, _onnx_pads(op, paddings), constant_values, mode="constant")
+    return padded(op, input, _onnx_pads(op, paddings), constant_values, mode="constant")
 
 
 @rule("MirrorPad")
 def mirror_pad(op, input, paddings, *, mode):
     """SYMMETRIC, which repeats the edge, is a Gather along each axis: ONNX does not have that mode."""
     if mode == "REFLECT":
-        return op.Pad(input, _onnx_pads(op, paddings), mode="reflect")
-    x, pairs = input, _pairs(op, paddings, rank(input))
+        return padded(op, input, _onnx_pads(op, paddings), mode="reflect")
+    x, pairs = input, _pairs(op, paddings, sizes.length(paddings, "the paddings") if input.shape is None else rank(input))
     for axis, (before, after) in enumerate(pairs):
         if before == 0 and after == 0:
             continue
@@ -52,7 +53,7 @@ def _pairs(op, paddings, count):
 @rule("Roll")
 def roll(op, input, shift, axis):
     axes = known_ints(axis)
-    shifts = sizes.elements(op, shift, sizes.length(shift, "the shifts"))
+    shifts = sizes.elements(op, shift, len(axes)) if axes is not None else []
     if axes is None:  # the total shift of every axis
         n = rank(input)
         at = op.Reshape(int64(op, axis), [-1])
@@ -141,7 +142,7 @@ def space_to_batch_nd(op, input, block_shape, paddings):
     x = input
     if known is None or known.any():
         around = [np.zeros((k, 2), np.int64) for k in (1, n - m - 1)]
-        x = op.Pad(x, _onnx_pads(op, op.Concat(around[0], int64(op, paddings), around[1], axis=0)))
+        x = padded(op, x, _onnx_pads(op, op.Concat(around[0], int64(op, paddings), around[1], axis=0)))
     batch, rest = op.size(x, 0), [op.size(x, i) for i in range(m + 1, n)]
     counts = [sizes.divide(op, op.size(x, i + 1), b) for i, b in enumerate(blocks)]
     x = _reshape(op, x, [batch, *(s for pair in zip(counts, blocks, strict=True) for s in pair), *rest])

@@ -16,6 +16,8 @@ def _reduce(op, kind, x, axes, keep_dims):
     if known is None:
         y = op.call(kind, x, op.Reshape(int64(op, axes), [-1]), keepdims=int(keep_dims), noop_with_empty_axes=1)
         return set_rank(y, _reduced_rank(x, axes, keep_dims))
+    if x.shape is not None:  # runtimes give wrong shapes for negative axes of empty tensors
+        known = [a % len(x.shape) for a in known]
     return op.call(kind, x, known, keepdims=int(keep_dims)) if known else x
 
 
@@ -28,6 +30,8 @@ def _reduced_rank(x, axes, keep_dims):
 def _reduction(name, onnx):
     @rule(name)
     def reduction(op, input, reduction_indices, *, keep_dims=False):
+        if input.dtype == D.UINT64 and onnx in ("ReduceMax", "ReduceMin"):
+            return _unsigned(op, _reduce(op, onnx, _signed(op, input), reduction_indices, keep_dims))
         narrow = input.dtype in _NARROW
         x = op.Cast(input, to=_NARROW[input.dtype]) if narrow else input  # runtimes have no kernel for others
         return cast(op, _reduce(op, onnx, x, reduction_indices, keep_dims), input.dtype)
@@ -37,6 +41,18 @@ D = ir.DataType
 _NARROW = {
     D.INT8: D.INT32, D.INT16: D.INT32, D.UINT8: D.INT32, D.UINT16: D.INT32, D.UINT32: D.INT64, D.UINT64: D.INT64,
 }  # fmt: skip
+_HIGHEST_BIT = np.uint64(1 << 63)
+
+
+def _signed(op, x):
+    """A uint64 value as int64, in the same order."""
+    return op.BitCast(op.BitwiseXor(x, _HIGHEST_BIT), to=D.INT64)
+
+
+def _unsigned(op, x):
+    return op.BitwiseXor(op.BitCast(x, to=D.UINT64), _HIGHEST_BIT)
+
+
 for _name, _onnx in {"Sum": "ReduceSum", "Prod": "ReduceProd", "Max": "ReduceMax", "Min": "ReduceMin"}.items():
     _reduction(_name, _onnx)
 
@@ -60,7 +76,13 @@ def mean(op, input, reduction_indices, *, keep_dims=False):
 @rule("EuclideanNorm")
 def euclidean_norm(op, input, reduction_indices, *, keep_dims=False):
     axes = known_ints(reduction_indices)
-    return op.Abs(input) if axes == [] else _reduce(op, "ReduceL2", input, reduction_indices, keep_dims)
+    if axes == []:
+        return op.Abs(input)
+    if input.dtype.is_floating_point():
+        return _reduce(op, "ReduceL2", input, reduction_indices, keep_dims)
+    squares = _reduce(op, "ReduceSum", cast(op, op.Mul(input, input), D.INT64), reduction_indices, keep_dims)
+    wrapped = cast(op, cast(op, squares, input.dtype), D.DOUBLE)  # as a sum of the integers' own dtype
+    return cast(op, op.Sqrt(wrapped), input.dtype)
 
 
 def _logical(op, kind, x, axes, keep_dims):
@@ -86,6 +108,9 @@ def _arg(op, kind, x, axis, to):
     if x.dtype.is_floating_point():  # NaN is never chosen, which ONNX leaves open
         worst = np.array(-np.inf if kind == "ArgMax" else np.inf, x.dtype.numpy())
         x = op.Where(op.IsNaN(x), worst, x)
+    known = known_ints(axis)
+    if known is not None and x.shape is None:
+        return cast(op, op.call(kind, x, axis=known[0], keepdims=0), to)
     return along(op, axis, rank(x), lambda a: cast(op, op.call(kind, x, axis=a, keepdims=0), to))
 
 
@@ -148,5 +173,8 @@ def cumulative_logsumexp(op, x, axis, *, exclusive=False, reverse=False):
 @rule("TopKV2")
 def top_k_v2(op, input, k, *, sorted=True, index_type=ir.DataType.INT32):
     keys = op.Cast(input, to=D.INT64) if input.dtype in (D.UINT16, D.UINT32) else input
-    values, indices = op.TopK(keys, op.Reshape(int64(op, k), [1]), axis=rank(input) - 1, sorted=1, outputs=2)
-    return cast(op, values, input.dtype), cast(op, indices, index_type)
+    keys = _signed(op, input) if input.dtype == D.UINT64 else keys
+    axis = -1 if input.shape is None else rank(input) - 1
+    values, indices = op.TopK(keys, op.Reshape(int64(op, k), [1]), axis=axis, sorted=1, outputs=2)
+    values = _unsigned(op, values) if input.dtype == D.UINT64 else cast(op, values, input.dtype)
+    return values, cast(op, indices, index_type)

@@ -4,7 +4,8 @@ import numpy as np
 
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.ops.indexing import scatter
-from onnxbridge.frontends.tensorflow.sizes import int64
+from onnxbridge.frontends.tensorflow.sizes import MOST, int64
+from onnxbridge.frontends.tensorflow.wider_dtypes import compute, where
 from onnxbridge.hub.ir.values import SORTED, rank
 
 
@@ -36,8 +37,15 @@ def _unsorted(name, kind):
         count = op.Reshape(int64(op, num_segments), [1])
         ids = int64(op, segment_ids)
         ids = op.Where(op.Less(ids, 0), op.Reshape(count, []), ids)
-        filled = _reduced(op, kind, data, ids, op.Add(count, 1), op.Shape(data, start=rank(segment_ids)))
+        filled = _reduced(op, kind, data, ids, op.Add(count, 1), _inner(op, data, segment_ids))
         return op.Slice(filled, [0], count, [0])
+
+
+def _inner(op, data, ids):
+    """The shape of the elements that have one id."""
+    if ids.shape is None:
+        return op.Slice(op.Shape(data), op.Shape(op.Shape(ids)), [MOST], [0])
+    return op.Shape(data, start=rank(ids))
 
 
 def _row_counts(op, data, ids, count):
@@ -64,8 +72,8 @@ def _segments(op, kind, data, segment_ids, num_segments=None):
     rows = _row_counts(op, data, ids, count)
     one, zero = (np.array(v, data.dtype.numpy()) for v in (1, 0))
     if kind in ("Max", "Min"):
-        return op.Where(op.Equal(rows, zero), zero, _reduced(op, kind, data, ids, count, inner))
-    divisor = op.Max(rows, one)
+        return where(op, op.Equal(rows, zero), zero, _reduced(op, kind, data, ids, count, inner))
+    divisor = compute(op, "Max", rows, one)
     return op.Div(_reduced(op, "Sum", data, ids, count, inner), op.Sqrt(divisor) if kind == "SqrtN" else divisor)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
-from onnxbridge.frontends.tensorflow.saved_model import checkpoint_functions
+from onnxbridge.frontends.tensorflow.saved_model import asset_tables, checkpoint_functions
 from onnxbridge.hub.io.safe_files import check_only_regular_files_below, map_file, open_file, quoted
 
 # Operators that read or write files, run Python or other programs, or communicate with other processes.
@@ -33,8 +33,10 @@ _SAFE_STATEFUL = re.compile(
 _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", b"")
 
 
-def check(path: str | os.PathLike[str]) -> None:
+def check(path: str | os.PathLike[str], by_signatures: bool = False) -> None:
     """Reject a SavedModel with operators that access anything outside the model, or with files that are links, pipes or devices.
+
+    One that is loaded `by_signatures`, whose main graph runs, may not read its asset files.
 
     Raises:
         UnsafeFileError: naming them.
@@ -49,7 +51,8 @@ def check(path: str | os.PathLike[str]) -> None:
         found.ParseFromString(bytes(map_file(open_file(name))))
     except DecodeError as e:
         raise UnsafeFileError(f"{os.fspath(path)}: its saved_model.pb is corrupt; save the model again.") from e
-    _refuse(os.fspath(path), (n for meta in found.meta_graphs for n in _bad_nodes(meta)))
+    by_objects = len(found.meta_graphs) == 1 and not by_signatures
+    _refuse(os.fspath(path), (n for meta in found.meta_graphs for n in _bad_nodes(meta, by_objects)))
 
 
 def check_graph(graph: Any, label: str) -> None:
@@ -84,15 +87,16 @@ def is_unsafe(node: Any) -> bool:
     return known is not None and known.is_stateful and not _SAFE_STATEFUL.fullmatch(node.op)
 
 
-def _bad_nodes(meta: Any) -> Iterator[str]:
-    own = checkpoint_functions.Saver(meta)
+def _bad_nodes(meta: Any, by_objects: bool) -> Iterator[str]:
+    """The unsafe nodes of a MetaGraphDef; `by_objects` is whether its objects are loaded, and its main graph does not run."""
+    own, tables = checkpoint_functions.Saver(meta), asset_tables.AssetTables(meta)
     for node in meta.graph_def.node:
         if is_unsafe(node) and not own.allows(node):
             yield _label(node)
     for function in meta.graph_def.library.function:
         name = function.signature.name
         for node in function.node_def:
-            if is_unsafe(node) and not own.allows(node, name):
+            if is_unsafe(node) and not own.allows(node, name) and not (by_objects and tables.allows(node, name)):
                 yield f"{_label(node)} in {quoted(name)}"
 
 

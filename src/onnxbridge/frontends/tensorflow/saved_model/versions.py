@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
+from onnxbridge.frontends.tensorflow import graph_files
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.hub.io.safe_files import map_file, open_file
 from onnxbridge.hub.io.zip_archives import content, open_archive
@@ -13,12 +15,16 @@ _MOST_TEXT = 1 << 20
 
 
 def versions(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The versions in a SavedModel folder or a Keras file."""
+    """The versions in a SavedModel folder, a graph or a Keras file."""
     kind = detect_format(path)
     if kind == "savedmodel":
         return _of_saved_model(path)
     if kind == "keras":
         return _of_keras(path)
+    if kind == "metagraph":
+        return _of_meta_info(graph_files.read(path, kind).meta_info_def)
+    if kind == "graphdef":
+        return {"graph_def_version": str(graph_files.read(path, kind).versions.producer)}
     return _of_hdf5(path)
 
 
@@ -27,13 +33,17 @@ def _of_saved_model(path: str | os.PathLike[str]) -> dict[str, str]:
 
     found = saved_model_pb2.SavedModel()
     found.ParseFromString(bytes(map_file(open_file(os.path.join(os.fspath(path), "saved_model.pb")))))
-    written = {}
+    written: dict[str, str] = {}
     for meta in found.meta_graphs:
-        info = meta.meta_info_def
-        written = {
-            "tensorflow_version": info.tensorflow_version, "tensorflow_git_version": info.tensorflow_git_version,
-            "tags": ", ".join(info.tags),
-        }  # fmt: skip
+        written = _of_meta_info(meta.meta_info_def)
+    return written
+
+
+def _of_meta_info(info: Any) -> dict[str, str]:
+    written = {
+        "tensorflow_version": info.tensorflow_version, "tensorflow_git_version": info.tensorflow_git_version,
+        "tags": ", ".join(info.tags),
+    }  # fmt: skip
     return {key: value for key, value in written.items() if value}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
@@ -27,7 +29,7 @@ def along(op, axis, rank, write, last=None):
     return branch(0)
 
 
-def arange(op, size):
+def arange(op: Any, size: Any) -> Any:
     """The indices 0 to size - 1; size is an integer or a scalar value."""
     return op.constant(np.arange(size)) if isinstance(size, int) else op.Range(np.int64(0), size, np.int64(1))
 

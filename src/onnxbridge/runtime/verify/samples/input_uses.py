@@ -15,6 +15,7 @@ _PASSING_INPUTS: Mapping[str, tuple[int, ...] | None] = {
     **dict.fromkeys([
         "Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Expand", "Slice", "Split",
         "TopK", "Gather", "GatherElements", "GatherND", "Tile", "Pad", "Trilu", "DepthToSpace", "SpaceToDepth",
+        "StringNormalizer", "StringSplit", "Compress",
     ], (0,)),
     "Concat": None, "Where": (1, 2), "Max": None, "Min": None,
 }  # fmt: skip
@@ -49,7 +50,7 @@ def _passed_on_to(node: ir.Node, i: int) -> list[ir.Value]:
     passing = _PASSING_INPUTS.get(node.op_type, ())
     if node.domain not in ("", "ai.onnx") or (passing is not None and i not in passing):
         return []
-    return list(node.outputs[: 1 if node.op_type == "TopK" else None])
+    return list(node.outputs[: 1 if node.op_type in ("TopK", "StringSplit") else None])
 
 
 def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:

@@ -18,7 +18,8 @@ import onnx_ir as ir
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, uses
-from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest
+from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
+from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest, vocabulary
 
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
@@ -186,7 +187,9 @@ def _random_tensor(
     if dtype == ir.DataType.BOOL:
         return np.asarray(rng.random(shape) < 0.5)
     if dtype == ir.DataType.STRING:
-        strings = np.array([f"text {sample + i}" for i in range(int(np.prod(shape)))], dtype=object)
+        strings = random_strings(rng, value, int(np.prod(shape)), sample, vocabulary(value) if special else [], edges)
+        if delimiter_of(value) is not None:  # of no words, there is no mean
+            special_values = [text for text in special_values if text]
         _insert(rng, strings, special_values, sample, 2)
         return strings.reshape(shape)
     if dtype.is_integer():

@@ -50,6 +50,18 @@ def values_of_interest(value: ir.Value) -> list[Any]:
     return _numbers(dtype, [*exact, *thresholds]) if dtype.is_floating_point() else []
 
 
+def vocabulary(value: ir.Value) -> list[str]:
+    """Strings that the graph of an input compares anything with."""
+    found: list[Any] = []
+    for node in value.graph.all_nodes() if isinstance(value.graph, ir.Graph) else ():
+        if node.op_type == "Equal":
+            found += [v for other in node.inputs for v in _elements(constant_of(other))]
+        for name in _COMPARED_ATTRIBUTES.get(node.op_type, ()):
+            found += _attribute(node, name) if node.op_type != "RegexFullMatch" else []
+    texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in found)
+    return list(dict.fromkeys(v for v in texts if isinstance(v, str) and v.strip()))
+
+
 def thresholds_by_column(value: ir.Value) -> dict[int, list[Any]]:
     """The values of interest of each column (feature) of an input of tree ensembles."""
     found: dict[int, list[Any]] = {}

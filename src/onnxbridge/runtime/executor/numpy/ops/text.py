@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_letters
 
 import numpy as np
 
@@ -48,7 +49,12 @@ def string_normalizer(X, *, case_change_action="NONE", is_case_sensitive=0, loca
     stop = set(map(key, stopwords or ()))
     selected = [string for string in X.reshape(-1) if key(string) not in stop]
     change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case_change_action]
-    words = [change(string) for string in selected] or [""]
+    if locale in ("C", "POSIX") and case_change_action != "NONE":  # letters of ASCII only
+        table = {ord(c): change(c) for c in ascii_letters}
+        selected = [string.translate(table) for string in selected]
+    else:
+        selected = [change(string) for string in selected]
+    words = selected or [""]
     return _strings(words, (*X.shape[:-1], len(words)))
 
 

@@ -83,6 +83,13 @@ def test_lite_models(net, tmp_path, quantize, off):
     np.testing.assert_allclose(run(image=_inputs())["logits"], expected, rtol=0, atol=off * float(np.ptp(expected)))
 
 
+def test_recurrent_layers_of_lite_models_have_no_loop(tmp_path):
+    inputs = keras.Input((6, 4), name="x")
+    source = keras.Model(inputs, keras.layers.LSTM(3, name="rows")(inputs))
+    made = _saved(source, tmp_path / "net.tflite")
+    assert made.model.layers[1].unroll
+
+
 def test_int8_models_compute_in_int8(net, tmp_path):
     samples = [{"image": np.random.default_rng(i).normal(size=(1, 9, 10, 3)).astype(np.float32)} for i in range(8)]
     np.savez(tmp_path / "samples.npz", image=np.concatenate([s["image"] for s in samples]))

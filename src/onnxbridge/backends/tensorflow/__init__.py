@@ -127,7 +127,7 @@ class TensorflowBackend(Backend):
         written = artifact.written_as
         orders = (f"{name} is transposed by {perm}" for name, perm in written.permutations.items())
         advice = "" if written.quantize is None else (
-            "verify with samples that resemble those of the calibration (--data), and say how far it may move an output (--max-drift)"
+            "verify with samples like those of the calibration (--data), or say how far an output may move (--max-drift)"
         )
         notes = (*orders, *written.notes)
         return ArtifactInfo(notes=notes, advice=advice, unit_roundoff=lite.UNIT_ROUNDOFF[written.quantize])

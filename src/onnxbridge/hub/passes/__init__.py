@@ -91,6 +91,7 @@ def clean(model: ir.Model) -> ir.Model:
     """
     unused = common.RemoveUnusedNodesPass()
     unused(model)
+    RemoveIdentities()(model)
     infer_trip_counts(model)
     recognize_rnn(model)
     canonicalize(model, {"BatchNormalization"}.__contains__, outermost_first=True)

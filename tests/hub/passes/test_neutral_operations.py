@@ -32,6 +32,7 @@ REMOVED = {
     "quotient by 1": lambda op, x: op.Div(x, constant(op, 1)),
     "difference with 0": lambda op, x: op.Sub(x, constant(op, 0.0)),
     "sum with negative 0": lambda op, x: op.Add(x, constant(op, -0.0)),
+    "as many elements": lambda op, x: op.Mul(x, constant(op, 1, (2, 3))),
     "power of 1": lambda op, x: op.Pow(x, constant(op, 1)),
 }
 KEPT = {
@@ -39,7 +40,7 @@ KEPT = {
     "difference with negative 0": lambda op, x: op.Sub(x, constant(op, -0.0)),
     "1 as the dividend": lambda op, x: op.Div(constant(op, 1), x),
     "1 as the base": lambda op, x: op.Pow(constant(op, 1), x),
-    "more elements": lambda op, x: op.Mul(x, constant(op, 1, (3,))),
+    "a larger shape": lambda op, x: op.Mul(op.Slice(x, [0], [1], [0]), constant(op, 1, (2, 1))),
     "a higher rank": lambda op, x: op.Mul(x, constant(op, 1, (1, 1, 1))),
     "another number": lambda op, x: op.Mul(x, constant(op, 2)),
 }
@@ -56,7 +57,7 @@ def test_neutral_operation_is_removed(name):
 @pytest.mark.parametrize("name", KEPT)
 def test_other_operation_is_kept(name):
     model, result = cleaned(KEPT[name])
-    assert len(result.graph) == 3
+    assert len(result.graph) >= 3
     for a, b in zip(Executor(model).run(None, {"x": VALUES}), Executor(result).run(None, {"x": VALUES}), strict=True):
         assert np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a), np.signbit(b))
 

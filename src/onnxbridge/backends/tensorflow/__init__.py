@@ -126,7 +126,11 @@ class TensorflowBackend(Backend):
 
         written = artifact.written_as
         orders = (f"{name} is transposed by {perm}" for name, perm in written.permutations.items())
-        return ArtifactInfo(notes=(*orders, *written.notes), unit_roundoff=lite.UNIT_ROUNDOFF[written.quantize])
+        advice = "" if written.quantize is None else (
+            "verify with samples like those of the calibration (--data), or say how far an output may move (--max-drift)"
+        )
+        notes = (*orders, *written.notes)
+        return ArtifactInfo(notes=notes, advice=advice, unit_roundoff=lite.UNIT_ROUNDOFF[written.quantize])
 
     def filename(self, stem: str) -> str:
         return stem

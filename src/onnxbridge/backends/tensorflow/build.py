@@ -32,7 +32,7 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
     made: Any
     try:
         # Keras writes calls of its functions into .h5 files, but does not read them
-        made = functional.build(moved, functions=written_as.suffix != ".h5")
+        made = functional.build(moved, functions=written_as.suffix != ".h5", unrolled=written_as.suffix == ".tflite")
     except (functional.NotFunctional, ConversionError) as e:
         made = hub_module.build(moved)
         made.reason = str(e)

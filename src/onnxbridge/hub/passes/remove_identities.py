@@ -13,6 +13,7 @@ from onnxbridge.hub.ir.provenance import state_of
 
 _NEUTRAL = {"Mul": (1, (0, 1)), "Div": (1, (1,)), "Pow": (1, (1,)), "Sub": (0.0, (1,)), "Add": (-0.0, (0, 1))}
 """The number that leaves the other operand unchanged, negative zeros too, and the operands that it may be."""
+_MOST_ELEMENTS = 1 << 16
 
 
 class RemoveIdentities(ir.passes.InPlacePass):
@@ -39,19 +40,27 @@ def _unchanged_input(node: ir.Node) -> Iterable[ir.Value]:
         value, other = node.inputs[i], node.inputs[1 - i]
         if value is None or other is None or other.shape is None or other.dtype != node.outputs[0].dtype:
             continue
-        if _is(value, number) and len(value.shape or ()) <= len(other.shape):
+        if _is(value, number) and _adds_nothing(value, other.shape):
             yield other
             return
 
 
 def _is(value: ir.Value, number: float) -> bool:
-    """Whether a value is a constant of one element, not trained, with this number; of zeros the sign counts for floats."""
-    known = constant_array(value) if value.shape is not None and not value.is_graph_input() else None
-    if known is None or known.size != 1 or known.dtype.kind == "b" or state_of(value.const_value) == "parameter":
+    """Whether a value is a constant, not trained, that has only this number; of zeros the sign counts for floats."""
+    if value.const_value is None or value.is_graph_input() or not 0 < value.const_value.size <= _MOST_ELEMENTS:
+        return False
+    known = constant_array(value)
+    if known is None or known.dtype.kind in "bOU" or state_of(value.const_value) == "parameter":
         return False
     element = known.reshape(-1)[0]
     same_sign = math.copysign(1, float(element)) == math.copysign(1, number)
-    return bool(element == number) and (known.dtype.kind in "iu" or same_sign)
+    return bool((known == number).all()) and (known.dtype.kind in "iu" or (same_sign and (number != 0 or known.size == 1)))
+
+
+def _adds_nothing(value: ir.Value, shape: ir.Shape) -> bool:
+    """Whether a tensor of this shape keeps it when it is combined with a value."""
+    own = list(value.shape or ())
+    return len(own) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(own), reversed(list(shape)), strict=False))
 
 
 def _remove(node: ir.Node, source: ir.Value) -> bool:

@@ -20,11 +20,9 @@ def save(artifact: Any, path: Path) -> None:
         ConversionError: for a module that is no Keras model, and for an `.h5` file of calls that Keras does not read from it.
     """
     if not isinstance(artifact, KerasModel):
-        reason = f"the result is no functional Keras model: {artifact.reason}"
-        raise _refused(reason, "write a SavedModel: a name without a suffix")
+        raise _refused(f"the result is no functional Keras model: {artifact.reason}", "write a SavedModel, without a suffix")
     if path.suffix == ".h5" and not all(isinstance(o, keras.layers.Layer) for o in artifact.operations):
-        way = 'convert with output="NAME.h5", which avoids them'
-        raise _refused("Keras does not read calls of keras.ops from .h5 files", way)
+        raise _refused("Keras does not read calls of keras.ops from .h5 files", 'convert with output="NAME.h5"')
     with frameworks.quiet():
         artifact.save(str(path))
 

@@ -24,14 +24,20 @@ from onnxbridge.hub.ir.trainable import is_trained
 from onnxbridge.hub.passes.transposes.channels_last import DOMAIN
 
 _OPSETS = {"": OPSET, "ai.onnx.ml": 5, DOMAIN: 1}
+_UNROLLED = 64
+"""The most steps of a recurrent layer that is written without a loop."""
 
 
 class NotFunctional(Exception):
     """A model that cannot be a functional Keras model, and why."""
 
 
-def build(model: ir.Model, functions: bool = True) -> KerasModel:
-    """The hub model as a functional Keras model; `functions`: whether it may call `keras.ops`, too, beside layers.
+def build(model: ir.Model, functions: bool = True, unrolled: bool = False) -> KerasModel:
+    """The hub model as a functional Keras model.
+
+    Args:
+        functions: whether it may call `keras.ops`, too, beside layers.
+        unrolled: whether recurrent layers on few steps are without a loop.
 
     Raises:
         NotFunctional: for inputs, outputs or operators that Keras has no symbolic tensors for.
@@ -40,7 +46,7 @@ def build(model: ir.Model, functions: bool = True) -> KerasModel:
     if keras.backend.backend() != "tensorflow":
         raise NotFunctional(f"Keras runs on {keras.backend.backend()}")
     with _defaults():
-        return _Builder(model).model(functions)
+        return _Builder(model, unrolled).model(functions)
 
 
 @contextmanager
@@ -59,7 +65,7 @@ def _defaults() -> Iterator[None]:
 class _Builder:
     """The values of the model while its layers are called one after the other."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, unrolled: bool) -> None:
         self.graph = graph = model.graph
         self.inputs = [v for v in graph.inputs if v.const_value is None]
         if not self.inputs or not all(map(is_tensor, (*self.inputs, *graph.outputs))):
@@ -78,6 +84,7 @@ class _Builder:
             for value in inputs_of(node):
                 self.readers.setdefault(value, set()).add(node)
         self._layers: dict[Any, Any] = {}
+        self._unrolled = unrolled
 
     def model(self, functions: bool) -> KerasModel:
         plan = steps(self.graph, functions)
@@ -86,10 +93,10 @@ class _Builder:
             if step.results is None:
                 self._run(step.nodes)
                 continue
-            made: dict[int, Any] = {}
-            for value, result in step.results.items():
-                if value.name != "" and (value.uses() or value.is_graph_output()):
-                    self.values[value] = self._adopted(value, self._evaluate(result, step.nodes[0], made))
+            try:
+                self.values.update(self._made(step))
+            except (TypeError, ValueError):  # Keras cannot infer the shape, for example
+                self._run(step.nodes)
         if any(v not in self.values for v in self.graph.outputs):
             raise NotFunctional("an output is constant")
         outputs = tuple(self.values[v] for v in self.graph.outputs)
@@ -101,6 +108,15 @@ class _Builder:
             name=self.names.unused(self.graph.name or "model"), hub_inputs=[v.name or "" for v in self.inputs],
             hub_outputs=[v.name or "" for v in self.graph.outputs], weights_by_name={v.name or "": w for v, w in named},
         )  # fmt: skip
+
+    def _made(self, step: Step) -> dict[ir.Value, Any]:
+        """The symbolic tensors of a step that calls Keras's layers and functions."""
+        calls: dict[int, Any] = {}
+        return {
+            value: self._adopted(value, self._evaluate(result, step.nodes[0], calls))
+            for value, result in (step.results or {}).items()
+            if value.name != "" and (value.uses() or value.is_graph_output())
+        }
 
     def _adopted(self, value: ir.Value, made: Any) -> Any:
         """Check a symbolic tensor against the hub's type and shape."""
@@ -136,7 +152,7 @@ class _Builder:
         key = (call.kind, repr(call.config), tuple(s for w in call.weights for s in w.sources))
         layer = self._layers.get(key) if call.weights else None
         if layer is None:
-            layer = self._layers[key] = self._layer(call, node)
+            layer = self._layers[key] = self._layer(call, inputs, node)
             result = self._apply(layer, call, inputs)
             self._set_weights(layer, call.weights)
             return result
@@ -148,14 +164,18 @@ class _Builder:
         first, *rest = inputs
         return layer(first, initial_state=rest) if rest else layer(first)
 
-    def _layer(self, call: Expression, node: ir.Node) -> Any:
+    def _layer(self, call: Expression, inputs: Sequence[Any], node: ir.Node) -> Any:
         sources = tuple(s for w in call.weights for s in w.sources)
         suffix = "_pad" if call.kind.startswith("ZeroPadding") and node.op_type != "Pad" else ""
         suffix = "_crop" if call.kind.startswith("Cropping") else suffix
         name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix)
         config = dict(call.config)
+        steps = inputs[0].shape[1] if _is_recurrent(call) else None
+        unrolled = {"unroll": True} if self._unrolled and steps is not None and steps <= _UNROLLED else {}
         if call.wrapped is not None:
-            config["layer"] = getattr(keras.layers, call.wrapped.kind)(**call.wrapped.config)
+            config["layer"] = getattr(keras.layers, call.wrapped.kind)(**call.wrapped.config, **unrolled)
+        elif unrolled:
+            config.update(unrolled)
         return getattr(keras.layers, call.kind)(**config, name=name)
 
     def _set_weights(self, layer: Any, weights: Sequence[Weight]) -> None:
@@ -222,6 +242,10 @@ class _Builder:
             self.variables.setdefault(value, variable)
         made = made if isinstance(made, (list, tuple)) else [made]
         self.values.update(zip(part.outputs, made, strict=True))
+
+
+def _is_recurrent(call: Expression) -> bool:
+    return call.kind in ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
 
 
 def _weights_beside(node: ir.Node) -> tuple[ir.Value, ...]:

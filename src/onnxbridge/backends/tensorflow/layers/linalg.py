@@ -68,4 +68,8 @@ def _dense(
 def einsum(node: ir.Node, *Inputs: ir.Value, equation: str) -> Expression | None:
     if not is_float(*Inputs) or any(v.const_value is not None or rank(v) < 1 for v in Inputs) or "..." in equation:
         return None
-    return Expression("ops.einsum", (equation.replace(" ", ""), *Inputs))
+    letters = sorted({c for c in equation if c.isalpha()})
+    if len(letters) > 26:
+        return None
+    lower = str.maketrans({c: chr(ord("a") + i) for i, c in enumerate(letters)})  # Keras reads lower case only
+    return Expression("ops.einsum", (equation.replace(" ", "").translate(lower), *Inputs))

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.ir.fold import constant_array, known_sizes
+from onnxbridge.hub.passes.recurrent.gate_activations import LINEAR, Activation, activation_of
 from onnxbridge.hub.passes.value_queries import skip_nodes
 
 Array = np.ndarray[Any, Any]
@@ -98,31 +99,54 @@ class AffineForms:
     def _add_bias(self, products: tuple[Product, ...], value: Any) -> tuple[Product, ...] | None:
         bias = constant_array(value)
         width = next((p.matrix.shape[1] for p in products if p.matrix is not None), None)
-        if bias is None or width is None or bias.size != width or bias.shape[-1:] != (width,):
+        if bias is None or width is None or bias.size not in (1, width) or bias.ndim > 2:
             return None
+        if bias.size > 1 and bias.shape[-1] != width:
+            return None
+        bias = np.broadcast_to(bias.reshape(-1), (width,))
         free = next((i for i, p in enumerate(products) if p.bias is None and p.matrix is not None), 0)
-        return tuple(p.plus(bias.reshape(-1), value) if i == free else p for i, p in enumerate(products))
+        return tuple(p.plus(bias, value) if i == free else p for i, p in enumerate(products))
 
     def _split(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
-        shape = node.inputs[0].shape if node.inputs[0] is not None else None
-        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
-        widths = [o.shape[-1] if o.shape is not None else None for o in node.outputs]
-        if shape is None or len(shape) != 2 or axis not in (1, -1) or not all(isinstance(w, int) for w in widths):
-            return None
-        i, ends = list(node.outputs).index(value), list(accumulate(w for w in widths if isinstance(w, int)))
-        return self._cut(node.inputs[0], slice(ends[i - 1] if i else 0, ends[i]))
+        part = columns(node, value)
+        return None if part is None else self._cut(node.inputs[0], part)
 
-    def _slice(self, node: ir.Node, value: ir.Value) -> tuple[Product, ...] | None:
-        shape = node.inputs[0].shape if node.inputs[0] is not None else None
-        bounds = [known_sizes(v) for v in node.inputs[1:]]
-        if shape is None or len(shape) != 2 or len(bounds) < 3 or any(g is None or len(g) != 1 or g[0] is None for g in bounds):
-            return None
-        start, end, axis, step = (*(g[0] for g in bounds if g is not None), 1)[:4]
-        return self._cut(node.inputs[0], slice(start, end)) if axis in (1, -1) and step == 1 else None
+    def activated(self, value: Any) -> tuple[Activation, tuple[Product, ...]]:
+        """The activation of a value, and the products whose sum is its argument; also where a product is split after that."""
+        found = activation_of(value)
+        if found is not None:
+            return found[0], self.of(found[1])
+        value = skip_nodes(value)
+        node = value.producer() if value is not None else None
+        if node is not None and node.graph is self._body and not node.domain and node.op_type in ("Split", "Slice"):
+            part, found = columns(node, value), activation_of(node.inputs[0])
+            products = None if part is None or found is None else self._cut(found[1], part)
+            if found is not None and products is not None:
+                return found[0], products
+        return LINEAR, self.of(value)
 
     def _cut(self, value: Any, part: slice) -> tuple[Product, ...] | None:
         parts = [p.cut(part) for p in self.of(value)]
         return None if None in parts else tuple(p for p in parts if p is not None)
 
 
-_RULES = {"MatMul": "_matmul", "Gemm": "_gemm", "Add": "_add", "Split": "_split", "Slice": "_slice"}
+def columns(node: ir.Node, value: ir.Value) -> slice | None:
+    """The columns of a matrix that an output of a Split or Slice has; None if it has other elements."""
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    if shape is None or len(shape) != 2:
+        return None
+    if node.op_type == "Split":
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+        widths = [o.shape[-1] if o.shape is not None else None for o in node.outputs]
+        if axis not in (1, -1) or not all(isinstance(w, int) for w in widths):
+            return None
+        i, ends = list(node.outputs).index(value), list(accumulate(w for w in widths if isinstance(w, int)))
+        return slice(ends[i - 1] if i else 0, ends[i])
+    bounds = [known_sizes(v) for v in node.inputs[1:]]
+    if len(bounds) < 3 or any(g is None or len(g) != 1 or g[0] is None for g in bounds):
+        return None
+    start, end, axis, step = (*(g[0] for g in bounds if g is not None), 1)[:4]  # type: ignore[assignment]
+    return slice(start, end) if axis in (1, -1) and step == 1 else None
+
+
+_RULES = {"MatMul": "_matmul", "Gemm": "_gemm", "Add": "_add", "Split": "_split", "Slice": "_split"}

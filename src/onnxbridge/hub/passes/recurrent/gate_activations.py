@@ -59,14 +59,11 @@ def attributes(activations: Sequence[Activation], default: Sequence[str]) -> dic
 def _hard_sigmoid(value: Any) -> tuple[Activation, ir.Value] | None:
     """clip(a x + b, 0, c) / c, whose slope is a / c and whose value at 0 is b / c."""
     scaled, scale = _scaled(value)
-    node = produced_by(scaled, "Clip")
-    if node is None or len(node.inputs) < 3:
-        return None
-    low, high = (_number(v) for v in node.inputs[1:3])
+    line, low, high = _clipped(scaled)
     # the reciprocal of a bound such as 6 is rounded to float32
     if low != 0 or high is None or not np.isclose(high * scale, 1.0, rtol=1e-6, atol=0):
         return None
-    shift, line = 0.0, node.inputs[0]
+    shift = 0.0
     if (add := produced_by(line, "Add")) is not None:
         known = [_number(v) for v in add.inputs]
         index = next((i for i, number in enumerate(known) if number is not None), None)
@@ -74,6 +71,23 @@ def _hard_sigmoid(value: Any) -> tuple[Activation, ir.Value] | None:
             shift, line = float(known[index] or 0.0), add.inputs[1 - index]
     argument, slope = _scaled(line)
     return Activation("HardSigmoid", slope / high, shift / high), argument
+
+
+def _clipped(value: Any) -> tuple[Any, float | None, float | None]:
+    """What is clipped, and its bounds; None for bounds that it does not have. Also written as Max(Min(x, high), low)."""
+    node = produced_by(value, "Clip")
+    if node is not None and len(node.inputs) > 2:
+        return node.inputs[0], _number(node.inputs[1]), _number(node.inputs[2])
+    bounds: dict[str, float] = {}
+    for kind in ("Max", "Min", "Max"):
+        node = produced_by(value, kind)
+        if node is None or kind in bounds or len(node.inputs) != 2:
+            continue
+        for other, bound in (tuple(node.inputs), tuple(node.inputs)[::-1]):
+            if (number := _number(bound)) is not None:
+                value, bounds[kind] = other, number
+                break
+    return value, bounds.get("Max"), bounds.get("Min")
 
 
 def _scaled(value: Any) -> tuple[Any, float]:

@@ -18,7 +18,7 @@ from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.builder.replacement import replace
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.passes.recurrent.affine_forms import AffineForms, Product
-from onnxbridge.hub.passes.recurrent.gate_activations import LINEAR, Activation, activation_of, attributes
+from onnxbridge.hub.passes.recurrent.gate_activations import Activation, activation_of, attributes
 from onnxbridge.hub.passes.recurrent.sequence_masks import FrontSteps, Mask, front_steps, masked
 from onnxbridge.hub.passes.symbolic_sizes import count, extent
 from onnxbridge.hub.passes.value_queries import NUMBER, is_number, is_used, is_zero, produced_by, skip_nodes
@@ -167,13 +167,12 @@ class _SequenceLoop:
         return data if not inside and skip_nodes(index, NUMBER) is self.body.inputs[0] else None
 
     def _gate(self, value: ir.Value | None, h: ir.Value) -> Gate | None:
-        found = activation_of(value) or (LINEAR, value)
-        products = self.sums.of(found[1]) if found[1] is not None else ()
+        activation, products = self.sums.activated(value)
         if len(products) != 2 or any(p.matrix is None for p in products):
             return None
         step, state = (p for p in sorted(products, key=lambda p: p.source is h))
         known = state.source is h and step.source is not h and self._sequence(step.source) is not None
-        return Gate(step, state, found[0]) if known else None
+        return Gate(step, state, activation) if known else None
 
     def _lstm(self, h: int, c: int) -> _Cell | None:
         """c' = f c + i g, h' = o tanh(c'); other activations than tanh likewise."""

@@ -14,6 +14,8 @@ for _peephole in (False, True):
     S("BlockLSTM", x=unit(5, 2, 3), seq_len_max=np.int64(5), **_lstm, use_peephole=_peephole)
     S("BlockLSTMV2", x=unit(5, 2, 3, dynamic=(0, 1)), seq_len_max=fed(3, np.int64), **_lstm, use_peephole=_peephole, outputs=(1, 6))
 S("BlockLSTM", x=unit(2, 2, 3), seq_len_max=np.int64(0), **_lstm, outputs=(1, 6), label="no steps")
+for _op in ("BlockLSTM", "BlockLSTMV2"):
+    S(_op, x=unit(5, 2, 3, dynamic=(0, 1)), seq_len_max=fed(4, np.int64), **_lstm, use_peephole=True, cell_clip=0.0, outputs=(6,), label="LSTM")
 S("GRUBlockCell", x=unit(2, 3), h_prev=unit(2, 4), w_ru=unit(7, 8), w_c=unit(7, 4), b_ru=unit(8), b_c=unit(4))
 _transforms = fed([[1.1, 0.2, -1, -0.1, 0.9, 1.5, 0.01, -0.02], [0.5, 0, 2, 0.1, -1, 9, 0, 0.03]])
 for _mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):

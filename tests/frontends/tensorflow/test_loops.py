@@ -31,7 +31,7 @@ def layers(*stack, steps=None):
     [
         (lambda: layers(L.LSTM(6, return_sequences=True), L.LSTM(5), L.Dense(3)), {"LSTM": 2}),
         (lambda: layers(L.GRU(6, return_sequences=True, use_bias=False), L.GRU(5, reset_after=False), steps=9), {"GRU": 2}),
-        (lambda: layers(L.Bidirectional(L.SimpleRNN(6)), L.Reshape((4, 3)), L.SimpleRNN(4, activation="relu")), {"RNN": 3}),
+        (lambda: layers(L.Bidirectional(L.SimpleRNN(6)), L.Reshape((4, 3)), L.SimpleRNN(4, activation="relu")), {"RNN": 2}),
         (lambda: layers(L.GRU(4, activation="elu", return_sequences=True), L.LSTM(4, activation="relu")), {"GRU": 1, "LSTM": 1}),
         (lambda: layers(L.GRU(4, activation="swish", return_sequences=True), L.LSTM(4, activation="gelu")), {"Loop": 2}),
         (lambda: layers(L.RNN([L.LSTMCell(4), L.GRUCell(3)], return_sequences=True)), {"Loop": 1}),
@@ -116,9 +116,23 @@ def test_a_recurrent_model_is_exported_from_pytorch(tmp_path):
     torch = pytest.importorskip("torch")
     source = layers(L.Bidirectional(L.LSTM(5, return_sequences=True)), L.GRU(4, activation="elu"), L.Dense(2))
     conversion = onnxbridge.convert(source, to="pytorch")
-    assert sum(isinstance(m, torch.nn.LSTM) for m in conversion.model.modules()) == 2
+    assert sum(isinstance(m, torch.nn.LSTM) and m.bidirectional for m in conversion.model.modules()) == 1
     conversion.save(tmp_path / "net.pt2")
     program = torch.export.load(tmp_path / "net.pt2").module()
     for shape in ((2, 5, 7), (1, 11, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
         np.testing.assert_allclose(program(torch.from_numpy(x)).detach().numpy(), source(x).numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("peephole", [False, True])
+def test_a_fused_layer_of_tensorflow_1_is_an_lstm(peephole):
+    rng = np.random.default_rng(0)
+    w, b, p = (tf.constant(rng.standard_normal(s).astype(np.float32)) for s in ((11, 28), (28,), (7,)))
+
+    def layer(x):
+        zero, steps = tf.zeros([tf.shape(x)[1], 7]), tf.cast(tf.shape(x)[0], tf.int64)
+        states = {"cs_prev": zero, "h_prev": zero, "wci": p, "wcf": -p, "wco": p * 2}
+        return tf.raw_ops.BlockLSTM(seq_len_max=steps, x=x, w=w, b=b, cell_clip=-1, use_peephole=peephole, **states).h
+
+    found = operators(tf.function(layer, input_signature=[tf.TensorSpec([None, None, 4], tf.float32)]))
+    assert found["LSTM"] == 1 and not found["Loop"]

@@ -15,6 +15,7 @@ from tests.frontends.tensorflow import (  # noqa: F401  they add to SAMPLES
     cases_random,
     cases_rows,
     cases_runtime_values,
+    cases_small,
     cases_text,
 )
 from tests.frontends.tensorflow.compare import agree

@@ -91,6 +91,46 @@ def test_activations(name):
     assert "Loop" not in found and sum(found.values()) == 1
 
 
+BOTH = {
+    "sequences": (lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), {"LSTM": 1}),
+    "last state": (lambda: L.Bidirectional(L.GRU(4)), {"GRU": 1}),
+    "sum": (lambda: L.Bidirectional(L.SimpleRNN(4, return_sequences=True, activation="relu"), merge_mode="sum"), {"RNN": 1}),
+    "different activations": (
+        lambda: L.Bidirectional(L.GRU(4), backward_layer=L.GRU(4, activation="relu", go_backwards=True)), {"GRU": 2},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_both_directions_are_one_operator(name):
+    build, expected = BOTH[name]
+    model = stack(build(), shape=(7, 5))
+    proto, found = converted(model)
+    assert found == expected
+    x = np.random.default_rng(0).normal(size=(2, 7, 5)).astype(np.float32)
+    np.testing.assert_allclose(run(proto, x)[0], model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_both_directions_of_sequences_with_lengths():
+    v1 = tf.compat.v1
+    cells = [L.LSTMCell(4), L.LSTMCell(4)]
+    for cell in cells:
+        cell.build((None, 5))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 5]), tf.TensorSpec([None], tf.int32)])
+    def both(x, length):
+        rows, states = v1.nn.bidirectional_dynamic_rnn(*map(_V1Cell, cells), x, sequence_length=length, dtype=tf.float32)
+        return {"rows": tf.concat(rows, -1), "states": tf.concat([states[0][0], states[1][1]], -1)}
+
+    proto = onnxbridge.convert(both, "onnx", verify=False).model
+    counts = Counter(n.op_type for n in proto.graph.node)
+    x, length = np.random.default_rng(0).normal(size=(4, 6, 5)).astype(np.float32), np.array([6, 3, 1, 0], np.int32)
+    found = dict(zip((o.name for o in proto.graph.output), run(proto, x, length), strict=True))
+    for key, value in both(tf.constant(x), tf.constant(length)).items():
+        np.testing.assert_allclose(found[key], value.numpy(), rtol=1e-5, atol=1e-6)
+    assert counts["LSTM"] == 1 and not counts["Loop"] and not counts["ReverseSequence"]
+
+
 def test_sequence_lengths_of_dynamic_rnn():
     v1 = tf.compat.v1
     cell = L.LSTMCell(4)

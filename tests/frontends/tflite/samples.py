@@ -48,6 +48,11 @@ def flags(*shape):
     return T(_rng(shape).integers(0, 2, shape).astype(bool))
 
 
+def state(*shape):
+    """A variable, which starts at zero."""
+    return T(type="FLOAT32", shape=shape, variable=True)
+
+
 def c(value, dtype=np.int32):
     """A constant: a tensor made one, or numbers."""
     if isinstance(value, T):
@@ -161,4 +166,6 @@ SAMPLES = [
     *(S("RESIZE_BILINEAR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeBilinearOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
     *(S("RESIZE_NEAREST_NEIGHBOR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeNearestNeighborOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
     S("FAKE_QUANT", f32(3, 40, low=-8.0, high=8.0), options="FakeQuantOptions", min=-5.0, max=6.0, num_bits=8, narrow_range=False),
+    *(S("UNIDIRECTIONAL_SEQUENCE_LSTM", f32(2, 5, 3), *(c(f32(4, 3, low=-1 - i / 9)) for i in range(4)), *(c(f32(4, 4, low=-1 - i / 9)) for i in range(4)), *((None,) * 3), *(c(f32(4, low=-1 - i / 9)) for i in range(4)), None, None, state(5 if t else 2, 4), state(5 if t else 2, 4), *((None,) * 4), options="UnidirectionalSequenceLSTMOptions", fused_activation_function="TANH", time_major=t, label=f"{t}") for t in (False, True)),
+    S("UNIDIRECTIONAL_SEQUENCE_RNN", f32(2, 5, 3), c(f32(4, 3)), c(f32(4, 4)), c(f32(4)), state(2, 4), options="SequenceRNNOptions", fused_activation_function="TANH"),
 ]

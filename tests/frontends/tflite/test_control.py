@@ -83,4 +83,13 @@ def test_variables_are_refused_by_name(tmp_path):
     source = saved(tmp_path, model(G([x], [y], ops), G([], [], [])))
     with pytest.raises(ConversionError) as raised:
         hub_of(source)
-    assert {p.op for p in raised.value.problems} >= {"CALL_ONCE", "VAR_HANDLE"}
+    reasons = {p.op: p.reason for p in raised.value.problems}
+    assert "initialized when the model is loaded" in reasons["CALL_ONCE"] and "ONNX has no state" in reasons["VAR_HANDLE"]
+
+
+def test_operators_of_tensorflow_are_refused_with_the_way(tmp_path):
+    x, y = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
+    with pytest.raises(ConversionError) as raised:
+        hub_of(saved(tmp_path, model(G([x], [y], [Op("FlexErf", [x], [y])]))))
+    (problem,) = raised.value.problems
+    assert problem.op == "FlexErf" and "TensorFlow itself" in problem.reason and "SavedModel" in problem.hint

@@ -34,7 +34,7 @@ def _file(sample: Sample, quantized: bool) -> tuple[bytes, dict[str, np.ndarray]
     elif quantized and sample.out_scale in (1 / 256, 1 / 128):
         scale["zero_point"] = -128 if sample.out_scale == 1 / 256 else 0
     outputs = [T(type=k, name=f"y{i}", **scale) for i, k in enumerate(kinds)]
-    fed = [t for t in inputs if t is not None and not t.constant]
+    fed = [t for t in inputs if t is not None and not t.constant and not t.variable]
     made = Op(sample.op, inputs, outputs, sample.options, sample.values, sample.custom, version=sample.version)
     return model(G(fed, outputs, [made])), {t.name: np.asarray(t.value) for t in fed}
 

@@ -19,6 +19,8 @@ from onnxbridge.lowering import Body, Call, Rules, Values
 from onnxbridge.rules import Rule
 
 DIRECTION = "TensorFlow Lite to ONNX"
+_STATE = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+_FREEZE = "pass the state in and return it, or freeze it before the conversion to TensorFlow Lite"
 
 
 class TFLiteTarget(HubTarget):
@@ -43,7 +45,7 @@ class TFLiteTarget(HubTarget):
         on_integers = rule.kind == "bits" or rule.kind == "move" and self._moves_integers(call, args)
         if on_integers:
             return super().apply(rule, call, stored(self.writer, args), attrs)
-        args = quantized_inputs(self.writer, rule, args, call.outputs[0] in self._asymmetric)
+        args = quantized_inputs(self.writer, rule, args, bool(self._asymmetric) and call.outputs[0] in self._asymmetric)
         return super().apply(rule, call, floats(self.writer, args), attrs)
 
     def _moves_integers(self, call: Call, args: list[Any]) -> bool:
@@ -57,6 +59,20 @@ class TFLiteTarget(HubTarget):
         if q is None or dtype not in (ir.DataType.INT8, ir.DataType.UINT8):  # runtimes have few kernels for other integers
             return False
         return len(q.scale) == 1 and not q.block and all(q.equals(o) and t == dtype for o, t in found)
+
+    def decompose(self, call: Call) -> Body | None:
+        """None: there are no decompositions.
+
+        Raises:
+            Unsupported: with the reason for operators that ONNX cannot have.
+        """
+        if call.op in _STATE:
+            raise Unsupported("a variable that keeps its value between runs, and ONNX has no state", _FREEZE)
+        if "HASHTABLE" in call.op:
+            raise Unsupported("a lookup table, whose contents are not in the graph", "convert the SavedModel")
+        if call.op.startswith("Flex"):
+            raise Unsupported("an operator of TensorFlow itself", "convert the SavedModel, or use built-in operators only")
+        return super().decompose(call)
 
     def body(self, body: Body, rules: Rules, values: Values) -> Any:
         run = super().body(body, rules, values)

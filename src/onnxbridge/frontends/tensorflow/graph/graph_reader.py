@@ -304,6 +304,6 @@ def _sizes(reshaped: Any) -> tuple[int, ...] | None:
     if reshaped.shape.rank is None:
         return None
     sizes = reshaped.shape.as_list()
-    if sizes.count(None) > 1 or 0 in sizes:
+    if sizes.count(None) > 1 or 0 in sizes and None in sizes:
         return None
     return tuple(-1 if s is None else s for s in sizes)

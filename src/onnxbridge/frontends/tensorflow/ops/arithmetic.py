@@ -53,9 +53,14 @@ def round_(op, x):
     return op.Round(x) if x.dtype.is_floating_point() else x
 
 
-@rule("Identity", "StopGradient", "PreventGradient", "Snapshot")
+@rule("Identity", "StopGradient", "PreventGradient", "Snapshot", "GuaranteeConst")
 def identity(op, input):
     return input
+
+
+@rule("DeepCopy")
+def deep_copy(op, x):
+    return x
 
 
 @rule("CheckNumerics", "CheckNumericsV2")
@@ -268,6 +273,26 @@ def cast(op, x, *, DstT, Truncate=False):
         # ONNX leaves out-of-range values undefined; through int32 they wrap, as in TensorFlow
         x = op.Cast(x, to=ir.DataType.INT32)
     return op.Cast(x, to=DstT)
+
+
+@rule("ToBool")
+def to_bool(op, input):
+    """Whether a scalar is not zero, or another tensor has elements."""
+    if rank(input):
+        return op.Greater(op.Size(input), np.int64(0))
+    return input if input.dtype == D.BOOL else op.Not(op.Equal(input, _like(input, 0)))
+
+
+@rule("PopulationCount")
+def population_count(op, x):
+    """The number of bits that are set: counted in pairs, fours and bytes."""
+    bits = {8: D.UINT8, 16: D.UINT16, 32: D.UINT32, 64: D.UINT64}[x.dtype.bitwidth]
+    n = op.Cast(op.BitCast(x, to=bits) if x.dtype != bits else x, to=D.UINT64)
+    for width, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+        low, high = np.uint64(mask), op.BitShift(n, np.uint64(width), direction="RIGHT")
+        n = op.Add(op.BitwiseAnd(n, low), op.BitwiseAnd(high, low))
+    total = op.BitShift(op.Mul(n, np.uint64(0x0101010101010101)), np.uint64(56), direction="RIGHT")
+    return op.Cast(total, to=D.UINT8)
 
 
 @rule("LeftShift")

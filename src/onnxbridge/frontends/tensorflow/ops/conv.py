@@ -6,6 +6,8 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.channels_last import channels_last, first, last, spatial
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.image import resize_bilinear
+from onnxbridge.frontends.tensorflow.ops.rearrange import mirror_pad
 from onnxbridge.frontends.tensorflow.padding import padded
 from onnxbridge.hub.ir.values import cast, rank
 
@@ -43,6 +45,18 @@ def _convolve(op, x, filter, strides, padding, explicit, data_format, dilations)
 @rule("Conv2D")
 def conv2d(op, input, filter, *, strides, padding, explicit_paddings=(), data_format="NHWC", dilations=(1, 1, 1, 1)):
     return _convolve(op, input, filter, strides, padding, explicit_paddings, data_format, dilations)
+
+
+@rule("FusedPadConv2D")
+def fused_pad_conv2d(op, input, paddings, filter, *, mode, strides, padding):
+    padded_input = mirror_pad(op, input, paddings, mode=mode)
+    return conv2d(op, padded_input, filter, strides=strides, padding=padding)
+
+
+@rule("FusedResizeAndPadConv2D")
+def fused_resize_and_pad_conv2d(op, input, size, paddings, filter, *, resize_align_corners=False, mode, strides, padding):
+    resized = resize_bilinear(op, input, size, align_corners=resize_align_corners)
+    return fused_pad_conv2d(op, resized, paddings, filter, mode=mode, strides=strides, padding=padding)
 
 
 @rule("Conv3D")

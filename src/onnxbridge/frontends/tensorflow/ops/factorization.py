@@ -4,6 +4,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.diagonals import matrix_diag_v3
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
 from onnxbridge.hub.ir.values import cast, mark_undetermined
@@ -82,6 +83,26 @@ def self_adjoint_eig_v2(op, input, *, compute_v=True):
 def lu(op, input, *, output_idx_type):
     packed, _, order, _ = factorizations.lu(op, input)
     return packed, cast(op, order, output_idx_type)
+
+
+def _tridiagonal(op, above, main, below):
+    """The matrices with these three diagonals, of which the last element above and the first below are not used."""
+    bands = op.Concat(*(op.Unsqueeze(d, [-2]) for d in (above, main, below)), axis=-2)
+    k, size, zero = (op.constant(v) for v in (np.array([-1, 1]), np.int64(-1), np.zeros((), main.dtype.numpy())))
+    return matrix_diag_v3(op, bands, k, size, size, zero, align="LEFT_RIGHT")
+
+
+@rule("TridiagonalSolve", limits="as dense matrices; without perturb_singular")
+def tridiagonal_solve(op, diagonals, rhs, *, partial_pivoting=True, perturb_singular=False):
+    if perturb_singular:
+        raise Unsupported("perturb_singular=True")
+    return matrix_solve(op, _tridiagonal(op, *(op.Gather(diagonals, np.int64(i), axis=-2) for i in range(3))), rhs)
+
+
+@rule("TridiagonalMatMul")
+def tridiagonal_mat_mul(op, superdiag, maindiag, subdiag, rhs):
+    above, main, below = (op.Squeeze(d, [-2]) for d in (superdiag, maindiag, subdiag))
+    return op.MatMul(_tridiagonal(op, above, main, below), rhs)
 
 
 @rule("MatrixSolveLs")

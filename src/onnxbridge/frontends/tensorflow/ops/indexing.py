@@ -94,6 +94,19 @@ def tensor_scatter_sub(op, tensor, indices, updates):
     return scatter(op, tensor, indices, op.Sub(np.zeros((), updates.dtype.numpy()), updates), "add")
 
 
+def _in_place(name, combine):
+    @rule(name)
+    def update(op, x, i, v):
+        """The rows i of x, replaced or changed by v."""
+        at = op.Reshape(int64(op, i), [-1, 1])
+        rows = v if combine is None else op.call(combine, op.GatherND(x, at), v)
+        return op.ScatterND(x, at, rows)
+
+
+for _name, _combine in {"InplaceUpdate": None, "InplaceAdd": "Add", "InplaceSub": "Sub"}.items():
+    _in_place(_name, _combine)
+
+
 @rule("Slice")
 def slice_(op, input, begin, size):
     """A size of -1 is all that follows."""

@@ -66,7 +66,8 @@ def mean(op, input, reduction_indices, *, keep_dims=False):
     x = cast(op, input, _NARROW.get(input.dtype, input.dtype))
     total = _reduce(op, "ReduceSum", x, reduction_indices, keep_dims)
     if all(isinstance(o, int) for o in ones):
-        count = np.array(int(np.prod(ones)), x.dtype.numpy())
+        count = int(np.prod(ones))  # of integers without elements, the mean is 0
+        count = np.array(count if input.dtype.is_floating_point() else max(count, 1), x.dtype.numpy())
     else:
         at = int64(op, reduction_indices) if axes is None else axes
         count = op.Cast(op.ReduceProd(op.Gather(op.Shape(input), at), keepdims=0), to=x.dtype)

@@ -17,7 +17,7 @@ INT64 = ir.DataType.INT64
 @rule("Reshape")
 def reshape(op, tensor, shape):
     if not isinstance(shape, ir.Value):
-        return op.Reshape(tensor, list(shape))
+        return op.Reshape(tensor, list(shape), allowzero=1 if 0 in shape else None)
     sizes = fold.known_sizes(shape)
     if sizes is not None and sizes.count(None) == 1 and not {0, -1} & set(sizes):
         return op.Reshape(tensor, [-1 if s is None else s for s in sizes])
@@ -160,6 +160,34 @@ def zeros_like(op, x):
 @rule("OnesLike")
 def ones_like(op, x):
     return op.Expand(np.ones((), x.dtype.numpy()), op.Shape(x))
+
+
+@rule("Empty")
+def empty(op, shape, *, dtype, init=False):
+    """Zeros: without `init`, TensorFlow leaves the elements open."""
+    return op.Expand(np.zeros((), dtype.numpy()), int64(op, shape))
+
+
+@rule("UnravelIndex")
+def unravel_index(op, indices, dims):
+    """The index along each axis, [axes, indices], of elements of the flat tensor."""
+    strides = op.CumProd(int64(op, dims), np.int64(0), exclusive=1, reverse=1)
+    flat = int64(op, indices)
+    column = op.Unsqueeze(strides, [1]) if rank(indices) else strides
+    sizes = op.Unsqueeze(int64(op, dims), [1]) if rank(indices) else int64(op, dims)
+    return _as(op, op.Mod(op.Div(flat, column), sizes), indices.dtype)
+
+
+@rule("DataFormatVecPermute")
+def data_format_vec_permute(op, x, *, src_format="NHWC", dst_format="NCHW"):
+    """A vector, or a matrix with a row, for each axis, in the order of another data format; maybe of the spatial axes only."""
+    known = x.shape[0]
+    if not isinstance(known, int):
+        raise Unsupported("a permutation of an unknown number of axes")
+    source, target = src_format, dst_format
+    if known == len(source) - 2:
+        source, target = ("".join(c for c in f if c not in "NC") for f in (source, target))
+    return op.Gather(x, np.array([source.index(c) for c in target]), axis=0)
 
 
 @rule("Range")

@@ -50,3 +50,16 @@ def test_any_batch_and_length():
     for shape in ((1, 1), (3, 20)):
         ids = R.integers(0, 40, shape).astype(np.int32)
         np.testing.assert_allclose(model(ids), source(ids), rtol=1e-4, atol=1e-5)
+
+
+def test_projections_into_heads_are_dense_layers_with_a_bias():
+    inputs = keras.Input((6, 8), name="x")
+    source = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 4)(inputs, inputs))
+    for weight in source.weights:
+        weight.assign(R.normal(size=weight.shape))
+    model = onnxbridge.convert(source, to="tensorflow").model
+    kinds = [type(o).__name__ for o in model.operations]
+    assert kinds.count("Dense") == 4
+    assert "Operators" not in kinds
+    x = R.normal(size=(3, 6, 8)).astype(np.float32)
+    np.testing.assert_allclose(model(x), source(x), rtol=1e-4, atol=1e-5)

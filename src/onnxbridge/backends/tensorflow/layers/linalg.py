@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Weight
@@ -18,6 +20,7 @@ from onnxbridge.backends.tensorflow.functional.values import (
     weight,
 )
 from onnxbridge.backends.tensorflow.layers import layer
+from onnxbridge.backends.tensorflow.layers.shape import reshaped
 
 
 @layer("Gemm")
@@ -44,15 +47,28 @@ def mat_mul(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
     if not is_weight(B) or rank(B) != 2:
         return None
     units = sizes_of(B)[1]
-    add = only_user(node.outputs[0])
-    bias = [v for v in add.inputs if v is not node.outputs[0]] if add is not None and add.op_type == "Add" else []
-    if add is None or not bias or bias[0] is None or not is_weight(bias[0]) or not _is_bias(bias[0], units):
+    product = node.outputs[0]
+    reshape = only_user(product)
+    if reshape is None or reshape.op_type != "Reshape" or reshape.inputs[0] is not product:
+        add, bias = _bias(product, units)
+        return _dense(A, units, weight(B), ()) if add is None else _dense(A, units, weight(B), bias, (add,))
+    add, bias = _bias(reshape.outputs[0], units)
+    dense, moved = _dense(A, units, weight(B), bias), reshaped(product, reshape.outputs[0])
+    if add is None or dense is None or moved is None:
         return _dense(A, units, weight(B), ())
-    return _dense(A, units, weight(B), (weight(bias[0], shape=[units]),), (add,))
+    return replace(moved, inputs=(dense,), replaces=(reshape, add))
 
 
-def _is_bias(value: ir.Value, units: Any) -> bool:
-    return dims(value) == [units]
+def _bias(x: ir.Value, units: int) -> tuple[ir.Node | None, tuple[Weight, ...]]:
+    """The node that adds one weight for each of `units` columns to a product, whose last axis may be split, and the weight."""
+    add = only_user(x)
+    other = [v for v in add.inputs if v is not x] if add is not None and add.op_type == "Add" else []
+    bias = other[0] if other else None
+    if bias is None or not is_weight(bias) or not rank(bias) or rank(bias) > rank(x):
+        return None, ()
+    if sizes_of(bias) != dims(x)[-rank(bias) :] or int(np.prod(sizes_of(bias))) != units:
+        return None, ()
+    return add, (weight(bias, shape=[units]),)
 
 
 def _dense(

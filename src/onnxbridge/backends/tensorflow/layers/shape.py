@@ -17,7 +17,7 @@ def identity(node: ir.Node, input: ir.Value) -> Result | None:
     return input if input.const_value is None and rank(input) >= 0 else None
 
 
-def _reshaped(x: ir.Value, y: ir.Value) -> Expression | None:
+def reshaped(x: ir.Value, y: ir.Value) -> Expression | None:
     """A reshape to the inferred shape of the result, if at most one of its sizes is dynamic beside the batch."""
     if rank(x) < 1 or rank(y) < 1 or x.dtype not in FLOATS or x.const_value is not None:
         return None
@@ -33,20 +33,20 @@ def _reshaped(x: ir.Value, y: ir.Value) -> Expression | None:
 
 @layer("Reshape")
 def reshape(node: ir.Node, data: ir.Value, shape: ir.Value, *, allowzero: int = 0) -> Expression | None:
-    return _reshaped(data, node.outputs[0])
+    return reshaped(data, node.outputs[0])
 
 
 @layer("Flatten")
 def flatten(node: ir.Node, input: ir.Value, *, axis: int = 1) -> Expression | None:
     if axis == 1 and rank(input) >= 2 and is_float(input) and all(dims(input)[1:]):
         return Expression("Flatten", (input,), dtype_config(input))
-    return _reshaped(input, node.outputs[0])
+    return reshaped(input, node.outputs[0])
 
 
 @layer("Squeeze")
 def squeeze(node: ir.Node, data: ir.Value, axes: ir.Value | None = None) -> Expression | None:
     chosen = ints(axes)
-    if (plain := _reshaped(data, node.outputs[0])) is not None and plain.is_layer:
+    if (plain := reshaped(data, node.outputs[0])) is not None and plain.is_layer:
         return plain
     if chosen is None or rank(data) < 0 or data.dtype not in FLOATS or any(dims(data)[a] != 1 for a in chosen):
         return None
@@ -56,7 +56,7 @@ def squeeze(node: ir.Node, data: ir.Value, axes: ir.Value | None = None) -> Expr
 @layer("Unsqueeze")
 def unsqueeze(node: ir.Node, data: ir.Value, axes: ir.Value) -> Expression | None:
     chosen = ints(axes)
-    if (plain := _reshaped(data, node.outputs[0])) is not None and plain.is_layer:
+    if (plain := reshaped(data, node.outputs[0])) is not None and plain.is_layer:
         return plain
     if chosen is None or rank(data) < 0 or data.dtype not in FLOATS or not chosen:
         return None

@@ -88,7 +88,7 @@ def test_a_plugin_without_an_obligatory_member_is_refused():
 
 def test_aliases_and_hints_are_the_plugins_own(monkeypatch):
     assert plugins.backend_name("tf") == "tensorflow" and plugins.frontend("Torch").name == "pytorch"
-    with pytest.raises(UsageError, match="no backend 'tflite'; .*; convert to tensorflow, and the SavedModel with tf"):
+    with pytest.raises(UsageError, match="no backend 'tflite'; .*; convert to tensorflow, and name the output"):
         plugins.backend("tflite")
     monkeypatch.setattr(type(plugins.backend("onnx")), "aliases", ("onyx",))
     assert plugins.backend_name("onyx") == "onnx"

@@ -102,14 +102,15 @@ def test_the_interpreter_of_core_ml_shows_intermediate_values(tmp_path):
 
 @pytest.fixture
 def wrong_rules():
-    """Rules that read an operator of TensorFlow, for which there is no other rule, and one of MXNet as Tanh."""
-    right = mxnet_rule["gammaln"].lower
-    del mxnet_rule["gammaln"]
-    for rules, op in ((tensorflow_rule, "BesselI0e"), (mxnet_rule, "gammaln")):
+    """Rules that read an operator of TensorFlow and one of MXNet as Tanh."""
+    right = [(rules, op, rules[op].lower) for rules, op in ((tensorflow_rule, "BesselI0e"), (mxnet_rule, "gammaln"))]
+    for rules, op, _ in right:
+        del rules[op]
         rules(op)(lambda op, x: op.Tanh(x))
     yield
-    del tensorflow_rule["BesselI0e"], mxnet_rule["gammaln"]
-    mxnet_rule("gammaln")(right)
+    for rules, op, lower in right:
+        del rules[op]
+        rules(op)(lower)
 
 
 def keras_net(tf):

@@ -54,7 +54,7 @@ def replace(
         name(nodes)
     graph.insert_before(node, nodes)
     graph.remove(node, safe=True)
-    moved = {id(g) for new in nodes for g in bodies_of(new)}
+    moved = {id(g) for new in nodes for body in bodies_of(new) for g in (body, *body.subgraphs())}
     for body in bodies_of(node):
         for inner in body if id(body) not in moved else ():
             detach(inner)  # so that outer values do not count as used

@@ -96,7 +96,7 @@ def _recurrent(
     if W is None or R is None or not is_float(X, W, R) or not all(is_weight(v) for v in (W, R, *((B,) if B is not None else ()))):
         return None
     given = [v for v in initial if v is not None and not is_zero(v)]
-    if given and len(given) != kind.states:
+    if (given and len(given) != kind.states) or any(v.const_value is not None for v in given):
         return None
     has_rows, has_states = is_used(node.outputs[0]), [is_used(o) for o in node.outputs[1:]]
     both = direction == "bidirectional"

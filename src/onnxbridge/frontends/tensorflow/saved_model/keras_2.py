@@ -50,7 +50,7 @@ def is_candidate(path: str | os.PathLike[str], kind: str) -> bool:
         called = item.get("function") if isinstance(item.get("function"), str) else ""
         if (isinstance(module, str) and not _MODULES.fullmatch(module)) or _UNSAFE_FUNCTIONS.fullmatch(str(called)):
             what = module if isinstance(module, str) and not _MODULES.fullmatch(module) else called
-            raise UnsafeFileError(f"{os.fspath(path)}: uses {what!r}, which is not loaded; save the model again.")
+            raise UnsafeFileError(f"{os.fspath(path)}: Keras rejects it as unsafe (it uses {what}); save the model again.")
     return True
 
 

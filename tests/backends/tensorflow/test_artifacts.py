@@ -7,6 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import tensorflow as tf
+from onnx import numpy_helper, parser
 
 import onnxbridge
 from onnxbridge.backends.tensorflow import backend
@@ -146,3 +147,12 @@ def test_layout_of_a_keras_model_with_channels_second(net):
     x = _inputs()
     np.testing.assert_allclose(made.model(x.transpose(0, 3, 1, 2)), net[0](x), rtol=1e-4, atol=1e-5)
     assert "image" in made.notes[0]
+
+
+def test_names_that_tensorflow_does_not_allow(tmp_path):
+    text = '<ir_version: 10, opset_import: ["": 23]> g (float[N,3] x) => (float[N,3] y) { y = Mod<fmod=1>(x, w) }'
+    model, weight = parser.parse_model(text), numpy_helper.from_array(np.array([1, 0.5, 0.75], np.float32), "scale;a/scale;é:0.t")
+    model.graph.node[0].input[1] = weight.name
+    model.graph.initializer.append(weight)
+    made = _saved(model, tmp_path / "net")
+    assert made.model.weights_by_name.keys() == {weight.name}

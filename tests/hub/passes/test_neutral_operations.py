@@ -32,7 +32,7 @@ REMOVED = {
     "quotient by 1": lambda op, x: op.Div(x, constant(op, 1)),
     "difference with 0": lambda op, x: op.Sub(x, constant(op, 0.0)),
     "sum with negative 0": lambda op, x: op.Add(x, constant(op, -0.0)),
-    "as many elements": lambda op, x: op.Mul(x, constant(op, 1, (2, 3))),
+    "as many elements": lambda op, x: op.Mul(x, op.constant(np.ones((2, 3), np.float32), "Const:0")),
     "power of 1": lambda op, x: op.Pow(x, constant(op, 1)),
 }
 KEPT = {
@@ -42,6 +42,7 @@ KEPT = {
     "1 as the base": lambda op, x: op.Pow(constant(op, 1), x),
     "a larger shape": lambda op, x: op.Mul(op.Slice(x, [0], [1], [0]), constant(op, 1, (2, 1))),
     "a higher rank": lambda op, x: op.Mul(x, constant(op, 1, (1, 1, 1))),
+    "weights": lambda op, x: op.Mul(x, op.constant(np.ones(3, np.float32), "norm.weight")),
     "another number": lambda op, x: op.Mul(x, constant(op, 2)),
 }
 

@@ -79,5 +79,5 @@ def array(value: ir.Value) -> np.ndarray[Any, Any]:
 
 
 def scope_name(name: str) -> str:
-    name = re.sub(r"[^\w.\-/]", "_", name).strip("/")
+    name = re.sub(r"[^\w.\-/]", "_", name, flags=re.ASCII).strip("/")
     return name if name[:1].isalnum() else f"v{name}"

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.replacement import merge_declared
 from onnxbridge.hub.ir.fold import constant_array
-from onnxbridge.hub.ir.provenance import state_of
+from onnxbridge.hub.ir.trainable import is_trained
 
 _NEUTRAL = {"Mul": (1, (0, 1)), "Div": (1, (1,)), "Pow": (1, (1,)), "Sub": (0.0, (1,)), "Add": (-0.0, (0, 1))}
 """The number that leaves the other operand unchanged, negative zeros too, and the operands that it may be."""
@@ -50,7 +50,7 @@ def _is(value: ir.Value, number: float) -> bool:
     if value.const_value is None or value.is_graph_input() or not 0 < value.const_value.size <= _MOST_ELEMENTS:
         return False
     known = constant_array(value)
-    if known is None or known.dtype.kind in "bOU" or state_of(value.const_value) == "parameter":
+    if known is None or known.dtype.kind in "bOU" or is_trained(value):
         return False
     element = known.reshape(-1)[0]
     same_sign = math.copysign(1, float(element)) == math.copysign(1, number)

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 import tensorflow as tf
 
+from onnxbridge.backends.tensorflow.functional.names import plain_name
 from onnxbridge.backends.tensorflow.functional.values import dims, dtype_of
 from onnxbridge.backends.tensorflow.ops import all_rules
 from onnxbridge.backends.tensorflow.trace import TraceTarget
@@ -42,7 +43,7 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
         for value, trained in zip(self._graph.weights, self.trained, strict=True):
             made = self.add_weight(
                 shape=dims(value), dtype=dtype_of(value).name, trainable=trained, initializer="zeros",
-                name=(value.name or "weight").replace("/", "_"),
+                name=plain_name(value.name or "weight"),
             )  # fmt: skip
             self.weights_in_order.append(made)
 

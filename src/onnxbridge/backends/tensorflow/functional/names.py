@@ -19,11 +19,15 @@ class LayerNames:
 
     def unused(self, name: str) -> str:
         """The name as Keras allows it, with a number where it is taken."""
-        plain = re.sub(r"[^\w.\-]+", "_", name, flags=re.ASCII).strip("_.") or "layer"
-        plain = plain if plain[0].isalnum() else f"v{plain}"
-        found = free_name(plain, lambda name: name.lower() in self._taken)
+        found = free_name(plain_name(name), lambda name: name.lower() in self._taken)
         self._taken.add(found.lower())
         return found
+
+
+def plain_name(name: str) -> str:
+    """The name with an underscore for what Keras and TensorFlow do not allow."""
+    plain = re.sub(r"[^\w.\-]+", "_", name, flags=re.ASCII).strip("_.") or "layer"
+    return plain if plain[0].isalnum() else f"v{plain}"
 
 
 def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:

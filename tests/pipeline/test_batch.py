@@ -34,8 +34,13 @@ def command(*arguments, **options):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     return subprocess.Popen(
         [sys.executable, "-m", "onnxbridge", "batch", *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True, **options,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=_interruptible, **options,
     )  # fmt: skip
+
+
+def _interruptible():
+    """A shell's background jobs ignore Ctrl-C, and so do the processes that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def bad_jobs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import onnx_ir as ir
@@ -28,6 +29,7 @@ class HubModule(tf.Module):  # type: ignore[misc]
         weights_by_name: the variables by hub name.
         hub_inputs, hub_outputs: the hub's names of inputs and outputs, in order.
         signature: the `tf.TensorSpec` of each input; None for a sequence or an optional value.
+        carried: the hub types of inputs and outputs that are carried in another dtype.
         written_as: the options of the file that is written.
         reason: why it is no Keras model.
     """
@@ -39,6 +41,7 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self.hub_outputs = tuple(v.name or "" for v in graph.outputs)
         self.keywords = keywords(self.hub_inputs)
         self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
+        self.carried = carried_types([*inputs, *graph.outputs])
         self.weights_by_name: dict[str, Any] = {}
         self.written_as = WrittenAs()
         self.reason = ""
@@ -59,7 +62,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
                 while name in self.weights_by_name:
                     name += "_"
                 kind = dtypes.of(value.const_value.dtype)
-                made = tf.Variable(array(value), trainable=trained, name=scope_name(name), dtype=kind)
+                elements = array(value).astype(kind.as_numpy_dtype, copy=False)
+                made = tf.Variable(elements, trainable=trained, name=scope_name(name), dtype=kind)
                 # a decomposition has its own names for the same weight, so it is found by its tensor
                 self.weights_by_name[name] = self._variables[str(id(value.const_value))] = made
 
@@ -70,11 +74,21 @@ class HubModule(tf.Module):  # type: ignore[misc]
         ]
         if named or len(values) != len(self.hub_inputs):
             raise TypeError(f"the inputs are {', '.join(self.hub_inputs)}")
+        values = [self._mapped(dtypes.carried, n, v) for n, v in zip(self.hub_inputs, values, strict=True)]
         results = self._body(*values)
+        results = [self._mapped(dtypes.uncarried, n, r) for n, r in zip(self.hub_outputs, results, strict=True)]
         return results[0] if len(results) == 1 and isinstance(results[0], tf.Tensor) else tuple(results)
+
+    def _mapped(self, function: Callable[[Any, ir.DataType], Any], name: str, value: Any) -> Any:
+        return function(value, self.carried[name]) if name in self.carried else value
 
     def _remaining_inputs(self, start: int) -> list[tuple[str, str]]:
         return list(zip(self.keywords, self.hub_inputs, strict=True))[start:]
+
+
+def carried_types(values: Iterable[ir.Value]) -> dict[str, ir.DataType]:
+    """The hub types, by name, of values whose tensors carry them in another type."""
+    return {v.name or "": v.dtype for v in values if v.dtype in dtypes.CARRIED}
 
 
 def keywords(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +125,7 @@ def build(model: ir.Model) -> HubModule:
 
     def body(*values: Any) -> list[Any]:
         target = TraceTarget(module._variables)
-        target.values.update(zip(inputs, values, strict=True))
+        target.values.update((k, dtypes.marked(v, k.dtype)) for k, v in zip(inputs, values, strict=True))
         lower(graph_reader.calls_of(graph), all_rules(), target.values, target)
         return [_output(target.values[v]) for v in graph.outputs]
 

@@ -18,6 +18,9 @@ def _identities(values):
 @rule("If")
 def if_(cond, *, then_branch, else_branch):
     cond = tf.reshape(cond, [])
+    known = tf.get_static_value(cond)
+    if known is not None:
+        return then_branch() if known else else_branch()
     return tuple(tf.cond(cond, lambda: _identities(then_branch()), lambda: _identities(else_branch())))
 
 

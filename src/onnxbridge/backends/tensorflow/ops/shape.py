@@ -79,8 +79,6 @@ def flatten(input, *, axis=1):
 def squeeze(data, axes=None):
     axes = known(axes)
     if axes is None:
-        if None in data.shape.as_list():
-            raise Unsupported("Squeeze of dynamic sizes without axes", "pass the axes")
         return tf.squeeze(data)
     if isinstance(axes, tuple):
         return tf.squeeze(data, list(axes)) if axes else tf.identity(data)

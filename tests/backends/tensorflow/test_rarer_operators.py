@@ -1,0 +1,92 @@
+"""Operators that the ONNX node test cases do not cover, or not enough."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from PIL import Image
+
+import onnxbridge
+from onnxbridge.backends.tensorflow import backend
+from onnxbridge.hub.builder.builder import Builder
+from onnxbridge.runtime import Executor
+
+D = ir.DataType
+RNG = np.random.default_rng(0)
+
+
+def f(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def _model(inputs, write):
+    op = Builder()
+    values = [op.input(f"x{i}", D.from_numpy(x.dtype), [None] * x.ndim) for i, x in enumerate(inputs)]
+    results = write(op, *values)
+    return op.model(values, [op.output(y, f"y{i}") for i, y in enumerate(results if isinstance(results, tuple) else (results,))])
+
+
+def _same(inputs, write, **tolerance):
+    model = _model(inputs, write)
+    feeds = {f"x{i}": x for i, x in enumerate(inputs)}
+    found = backend.runner(backend.from_hub(model))(feeds)
+    for got, want in zip(found.values(), Executor(ir.to_proto(model)).run(None, feeds), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, **{"rtol": 1e-5, "atol": 1e-6, **tolerance})
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_flex_attention(heads):
+    inputs = f(2, 4, 3, 8), f(2, heads, 5, 8), f(2, heads, 5, 6)
+    domain = "ai.onnx.preview"
+    _same(inputs, lambda op, q, k, v: op.call("FlexAttention", q, k, v, domain=domain))
+
+    def modified(op, q, k, v):
+        inputs = [("scores", ir.TypeAndShape(ir.TensorType(D.FLOAT), ir.Shape([None] * 4)), {})]
+        bodies = {
+            "score_mod": op.body("score_mod", lambda scores: [op.Tanh(scores)], inputs),
+            "prob_mod": op.body("prob_mod", lambda weights: [op.Mul(weights, np.float32(2))], inputs),
+        }
+        return op.call("FlexAttention", q, k, v, domain=domain, scale=0.3, **bodies)
+
+    _same(inputs, modified)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_softmax_of_rows_with_nan(dtype):
+    x = f(3, 13).astype(dtype)
+    x[1, 2] = np.nan
+    _same((x[0],), lambda op, x: op.Softmax(x, axis=0))  # a vector is no Keras layer
+    _same((x[1],), lambda op, x: op.Softmax(x, axis=0))
+
+
+def test_squeeze_of_sizes_that_are_known_at_run_time_only():
+    for shape in ((1, 3, 1), (2, 1), (4,)):
+        _same((f(*shape),), lambda op, x: op.Squeeze(x))
+
+
+@pytest.mark.parametrize("pixel_format", ["RGB", "BGR", "Grayscale"])
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "WEBP"])
+def test_images(kind, pixel_format):
+    file = io.BytesIO()
+    Image.fromarray(RNG.integers(0, 256, (6, 5, 3), np.uint8)).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    contents = np.frombuffer(file.getvalue(), np.uint8)
+    _same((contents,), lambda op, x: op.ImageDecoder(x, pixel_format=pixel_format), rtol=0, atol=0)
+
+
+def test_gradient():
+    text = """
+    <ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>
+    g (float[3] a, float[3] b) => (float[3] c, float[3] da, float[3] db) {
+        d = Add (a, b)
+        c = Mul (d, a)
+        da, db = ai.onnx.preview.training.Gradient <xs = ["a", "b"], y: string = "c"> (a, b)
+    }"""
+    model = onnxbridge.convert(onnx.parser.parse_model(text), to="tensorflow", verify=False).model
+    a, b = f(3), f(3)
+    for got, want in zip(model(a, b), ((a + b) * a, 2 * a + b, a), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)

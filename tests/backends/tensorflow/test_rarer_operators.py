@@ -90,3 +90,54 @@ def test_gradient():
     a, b = f(3), f(3)
     for got, want in zip(model(a, b), ((a + b) * a, 2 * a + b, a), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_nan_among_scattered_elements(reduction):
+    data, updates = f(3, 4), f(4, 4)
+    data[0, 0] = updates[1, 2] = np.nan
+    indices = np.int64([[0], [2], [2], [0]])
+    _same((data, updates), lambda op, x, u: op.ScatterND(x, indices, u, reduction=reduction))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_einsum_of_integers(dtype):
+    a, b = (RNG.integers(0, 100, shape).astype(dtype) for shape in ((2, 3), (3, 4)))
+    _same((a, b), lambda op, a, b: op.Einsum(a, b, equation="ij, jk -> ik"), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("start", [-(1 << 62), -3, 1, 1 << 62])
+@pytest.mark.parametrize("end", [-(1 << 62), -9, 0, 1 << 62])
+@pytest.mark.parametrize("step", [-2, -1, 1])
+def test_slices_that_begin_before_the_first_element(start, end, step):
+    bounds = [np.int64([v]) for v in (start, end, -1, step)]
+    x = f(2, 2)
+    _same((x,), lambda op, x: op.Slice(x, *bounds))
+    _same((x, *bounds), lambda op, x, *bounds: op.Slice(x, *bounds))
+    _same((x, bounds[0]), lambda op, x, start: op.Slice(x, op.Reshape(start, [1]), *bounds[1:]))
+
+
+def test_blocks_of_booleans():
+    x = RNG.integers(0, 2, (1, 8, 4)).astype(bool)
+    _same((x,), lambda op, x: op.Col2Im(x, np.int64([3, 3]), np.int64([2, 2])))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_resized_integers(dtype, mode):
+    x = RNG.integers(0, 8, (1, 2, 5, 4)).astype(dtype)
+    _same((x,), lambda op, x: op.Resize(x, None, np.float32([1, 1, 2, 1.5]), mode=mode, cubic_coeff_a=-1.0), rtol=0, atol=0)
+
+
+def test_batch_normalization_with_scales_of_lower_precision():
+    x, scale, bias, mean, variance = f(2, 3, 4), f(3), f(3), f(3), f(3) ** 2
+    half = [v.astype(np.float16) for v in (scale, bias)]
+    _same((x, *half, mean, variance), lambda op, *values: op.BatchNormalization(*values))
+
+
+def test_attention_of_mixed_types():
+    q, k, v, mask = f(1, 2, 3, 8), f(1, 1, 4, 8), f(1, 1, 4, 8), f(3, 4)
+    for types in ([np.float16, np.float16, np.float32, np.float32], [np.float32, np.float32, np.float16, np.float16]):
+        inputs = [x.astype(t) for x, t in zip((q, k, v, mask), types, strict=True)]
+        tolerance = 2e-3 if types[0] == np.float16 else 1e-5
+        _same(inputs, lambda op, *values: op.Attention(*values, softcap=3.0), rtol=tolerance, atol=tolerance)

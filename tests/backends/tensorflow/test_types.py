@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -108,3 +109,18 @@ def test_through_branches_and_loops(condition):
 def test_bit_cast_of_booleans(bits):
     _same(_model(D.BOOL, lambda op, x: op.BitCast(x, to=D.UINT8)), np.array(bits, bool))
     _same(_model(D.UINT8, lambda op, x: op.BitCast(x, to=D.BOOL)), np.array(bits, np.uint8))
+
+
+@pytest.mark.parametrize("to", FLOATS[:5], ids=str)
+def test_float64_is_rounded_once(to):
+    """Just beside the middle of two neighbors, where float32 is exactly between them."""
+    step = float(ml_dtypes.finfo(to.numpy()).eps)
+    x = np.array([1 + step / 2 + 1e-12, 1 + step / 2 - 1e-12])
+    found = backend.runner(backend.from_hub(_model(D.DOUBLE, lambda op, x: op.Cast(x, to=to))))({"x": x})["y0"]
+    assert list(found.astype(float)) == [1 + step, 1]
+
+
+@pytest.mark.parametrize("to", [D.FLOAT8E4M3FN, D.FLOAT8E5M2], ids=str)
+def test_nan_and_infinity_of_eight_bits(to):
+    x = VALUES.astype(to.numpy())
+    _same(_model(to, lambda op, x: (op.IsNaN(x), op.IsInf(x)) if to == D.FLOAT8E5M2 else op.IsNaN(x)), x)

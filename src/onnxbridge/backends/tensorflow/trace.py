@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow import dtypes, tensor_list
 from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.ir import fold, graph_reader
@@ -59,10 +59,9 @@ class TraceTarget(Target):
         run = as_function(body, rules, values, self)
 
         def on_marked(*inputs: Any) -> tuple[Any, ...]:
-            for key, value in zip(body.inputs, inputs, strict=False):
-                dtypes.marked(value, key.dtype if isinstance(key, ir.Value) else None)
-            return run(*inputs)
+            return run(*(typed(v, key) for key, v in zip(body.inputs, inputs, strict=False)))
 
+        on_marked.output_types = [dtypes.of(r.key.dtype) for r in body.outputs]  # type: ignore[attr-defined]
         return on_marked
 
     def decompose(self, call: Call) -> Body | None:
@@ -73,7 +72,7 @@ class TraceTarget(Target):
 
     def _adopt(self, key: Hashable, result: Any) -> Any:
         if not isinstance(key, ir.Value) or not isinstance(key.type, ir.TensorType) or key.dtype is None:
-            return result
+            return typed(result, key)
         expected = dtypes.of(key.dtype)
         if not isinstance(result, tf.Tensor):
             return tf.constant(result, expected)
@@ -85,6 +84,12 @@ class TraceTarget(Target):
                 raise TypeError(f"the result has shape {result.shape}, ONNX infers {list(key.shape)}")
             result.set_shape(dims)
         return dtypes.marked(result, key.dtype)
+
+
+def typed(value: Any, key: Hashable) -> Any:
+    """Note on a tensor or a list its hub type, as far as TensorFlow's differs."""
+    dtype = key.dtype if isinstance(key, ir.Value) else None
+    return tensor_list.typed(value, dtype) if isinstance(value, list) else dtypes.marked(value, dtype)
 
 
 def array(value: ir.Value) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ D = ir.DataType
 
 rule.table(
     Acos=tf.acos, Acosh=tf.acosh, Asin=tf.asin, Asinh=tf.asinh, Atan=tf.atan, Atanh=tf.atanh, Ceil=tf.math.ceil, Cos=tf.cos,
-    Cosh=tf.cosh, Erf=tf.math.erf, Exp=tf.exp, Floor=tf.floor, IsNaN=tf.math.is_nan, Log=tf.math.log, Neg=tf.negative,
+    Cosh=tf.cosh, Erf=tf.math.erf, Exp=tf.exp, Floor=tf.floor, Log=tf.math.log, Neg=tf.negative,
     Reciprocal=tf.math.reciprocal, Round=tf.round, Sin=tf.sin, Sinh=tf.sinh, Sqrt=tf.sqrt, Tan=tf.tan,
 )  # fmt: skip
 rule.table(
@@ -131,8 +131,18 @@ def clip(input, min=None, max=None):
     return tf.identity(input if max is None else tf.minimum(input, max))
 
 
+def _wide(x):
+    return tf.cast(x, tf.float32) if x.dtype.size == 1 else x
+
+
+@rule("IsNaN")
+def is_nan(X):
+    return tf.math.is_nan(_wide(X))
+
+
 @rule("IsInf")
 def is_inf(X, *, detect_negative=1, detect_positive=1):
+    X = _wide(X)
     if detect_negative and detect_positive:
         return tf.math.is_inf(X)
     if not detect_negative and not detect_positive:
@@ -172,7 +182,7 @@ def converted(input, to, saturate=1, round_mode="up"):
         low, count = _INTEGERS[to]
         return tf.cast(tf.math.floormod(tf.cast(converted(input, D.INT32), tf.int32) - low, count) + low, dtype)
     if (to in _EIGHT_BIT or to in _ROUNDED or to == D.FLOAT8E8M0) and source == D.DOUBLE:
-        raise Unsupported(f"Cast of float64 to {dtype_name(to)}", "cast to float32 first")
+        input = _rounded_to_odd(input)
     if to in _EIGHT_BIT:
         most = _EIGHT_BIT[to]
         wide = tf.cast(input, tf.float32)
@@ -185,6 +195,15 @@ def converted(input, to, saturate=1, round_mode="up"):
     if source in _EIGHT_BIT and dtype != tf.float32:
         input = tf.cast(input, tf.float32)
     return tf.cast(input, dtype)
+
+
+def _rounded_to_odd(x):
+    """Float64 as float32, so that rounding it further gives what rounding at once gives: what is between has an odd last bit."""
+    nearest = tf.cast(x, tf.float32)
+    back = tf.cast(nearest, tf.float64)
+    toward_zero = tf.bitcast(nearest, tf.int32) - tf.cast(tf.abs(back) > tf.abs(x), tf.int32)
+    odd = tf.bitcast(tf.bitwise.bitwise_or(toward_zero, 1), tf.float32)
+    return tf.where((back == x) | tf.math.is_nan(x), nearest, odd)
 
 
 def _rounded(x, to, saturate):

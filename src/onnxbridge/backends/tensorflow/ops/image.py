@@ -92,6 +92,9 @@ def _each(values):
 
 @rule("Col2Im")
 def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
+    if input.dtype == tf.bool:
+        counts = col2im(tf.cast(input, tf.int32), image_shape, block_shape, dilations=dilations, pads=pads, strides=strides)
+        return counts > 0
     image, block = _each(image_shape), _each(block_shape)
     spatial = len(image)
     dilations, strides, pads = dilations or (1,) * spatial, strides or (1,) * spatial, pads or (0,) * (2 * spatial)

@@ -136,9 +136,20 @@ def slice_(data, starts, ends, axes=None, steps=None):
     where = range(count) if where is None else where
     cuts = [slice(None)] * rank(data)
     for i, axis in enumerate(where):
-        parts = [begin[i], end[i], 1 if step is None else step[i]]
+        by = 1 if step is None else step[i]
+        parts = [_first(begin[i], by, size(data, axis)), end[i], by]
         cuts[axis % rank(data)] = slice(*(max(min(p, _FAR), -_FAR) if isinstance(p, int) else _near(p) for p in parts))
     return data[tuple(cuts)]
+
+
+def _first(begin, step, length):
+    """The start of a slice; backwards, it is at least the first element, which TensorFlow and Python would skip."""
+    if isinstance(begin, int) and begin >= 0 or isinstance(step, int) and step > 0:
+        return begin
+    if is_fixed(begin, step, length):
+        return max(begin, -length)
+    begin = tf.cast(begin, tf.int64)
+    return tf.where(step < 0, tf.maximum(begin, -tf.cast(length, tf.int64)), begin)
 
 
 def _near(bound):
@@ -151,6 +162,7 @@ def _slice_at(data, starts, ends, axes, steps):
         axes = tf.range(tf.size(starts))
     where = (tf.cast(axes, tf.int32) % rank(data))[:, None]
     steps = tf.ones_like(starts) if steps is None else steps
+    starts = _first(starts, steps, tf.gather(tf.shape(data), where[:, 0]))
     full = (tf.zeros([rank(data)], tf.int32), tf.shape(data), tf.ones([rank(data)], tf.int32))
     parts = [tf.tensor_scatter_nd_update(f, where, _near(p)) for f, p in zip(full, (starts, ends, steps), strict=True)]
     return tf.strided_slice(data, *parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from onnxbridge.errors import Unsupported
@@ -18,7 +19,10 @@ def resize(
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
-    """Computes coordinates in float64 from float32 scales, like the reference implementation of ONNX."""
+    """Computes coordinates in float64 from float32 scales, like the reference implementation of ONNX.
+
+    Integers are interpolated in float64, then clamped and truncated.
+    """
     if X.shape is None:
         raise Unsupported("Resize of an input of unknown rank")
     axes = [a % len(X.shape) for a in (range(len(X.shape)) if axes is None else axes)]
@@ -29,9 +33,9 @@ def resize(
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     if mode not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode={mode!r}")
-    is_integer = X.dtype.is_integer()
-    y = op.Cast(X, to=1) if is_integer and mode != "nearest" else X
-    for i in reversed(range(len(axes))):
+    is_integer = X.dtype.is_integer() and mode != "nearest"
+    y = op.Cast(X, to=_DOUBLE) if is_integer else X
+    for i in range(len(axes)):
         factor, static_length = constant_array(factors[i]), constant_array(results[i])
         length_unchanged = sizes is None or (static_length is not None and static_length.item() == lengths[i])
         if factor is not None and factor.item() == 1.0 and not crop and length_unchanged:
@@ -50,7 +54,14 @@ def resize(
             y = op.Where(outside, op.Cast(op.constant(np.float32(extrapolation_value)), to=y.dtype), y)
     if y is X:
         return op.Identity(X)
-    return op.Cast(y, to=X.dtype) if is_integer and mode != "nearest" else y
+    return op.Cast(op.Clip(y, *_bounds(X.dtype)), to=X.dtype) if is_integer else y
+
+
+def _bounds(dtype):
+    """The least and the greatest float64 that an integer type represents."""
+    info = ml_dtypes.iinfo(dtype.numpy())
+    greatest = np.float64(info.max)
+    return np.float64(info.min), greatest if int(greatest) <= info.max else np.nextafter(greatest, 0)
 
 
 def _double(op, length):

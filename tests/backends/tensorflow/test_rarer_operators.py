@@ -141,3 +141,20 @@ def test_attention_of_mixed_types():
         inputs = [x.astype(t) for x, t in zip((q, k, v, mask), types, strict=True)]
         tolerance = 2e-3 if types[0] == np.float16 else 1e-5
         _same(inputs, lambda op, *values: op.Attention(*values, softcap=3.0), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("is_causal", [0, 1])
+def test_attention_with_a_mask_of_integers(is_causal):
+    q, k, v, past_k, past_v = f(1, 1, 2, 8), f(1, 1, 4, 8), f(1, 1, 4, 8), f(1, 1, 2, 8), f(1, 1, 2, 8)
+    mask = RNG.integers(-3, 3, (1, 1, 2, 6)).astype(np.int16)
+    _same((q, k, v, mask, past_k, past_v), lambda op, *values: op.call("Attention", *values, is_causal=is_causal, outputs=3))
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_transposed_convolutions_with_an_empty_end(auto_pad):
+    kernel = f(2, 2, 2, 1)
+    _same((f(1, 2, 3, 3),), lambda op, x: op.ConvTranspose(x, kernel, auto_pad=auto_pad, strides=[1, 2], dilations=[1, 2]))
+
+
+def test_one_hot_of_a_scalar():
+    _same((np.array(2), f(2)), lambda op, i, values: op.OneHot(i, np.int64(4), values))

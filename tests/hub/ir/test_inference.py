@@ -48,3 +48,11 @@ def test_splits_into_more_parts_than_there_are_elements(size):
 def test_normalization_with_a_scale_of_another_type():
     text = "g (float16[2,3] x, float[3] scale) => (y) { y = RMSNormalization (x, scale) }"
     assert _shapes(text, {"x": np.ones((2, 3), np.float16), "scale": np.ones(3, np.float32)}) == [(2, 3)]
+
+
+def test_one_hot_of_a_scalar():
+    text = "g (int64 i, int64 depth, float[2] values) => (y) { y = OneHot (i, depth, values) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 24]> {text}')
+    hub = onnx_files.from_proto(model)
+    passes.infer(hub)
+    assert hub.graph.outputs[0].shape == [None]

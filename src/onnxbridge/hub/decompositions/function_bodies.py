@@ -54,8 +54,11 @@ def _body(call: Call, schema: Any, version: int, computed_in: ir.DataType | None
     input_copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]
     arguments, casts = list(input_copies), []
     for i, copy in enumerate(input_copies):
-        if copy is not None and computed_in is not None and copy.dtype in _FLOATS and copy.dtype != computed_in:
-            casts.append(_cast(copy, computed_in, f"cast_{i}"))
+        dtype = computed_in if copy is not None and copy.dtype in _FLOATS else None
+        if call.op == "Attention" and i == 3 and copy is not None and copy.dtype not in (*_FLOATS, ir.DataType.BOOL):
+            dtype = computed_in or input_copies[0].dtype  # type: ignore[union-attr]  # integers have no -inf to mask with
+        if copy is not None and dtype is not None and copy.dtype != dtype:
+            casts.append(_cast(copy, dtype, f"cast_{i}"))
             arguments[i] = casts[-1].outputs[0]
     node = ir.Node("", call.op, arguments, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
     for i, output in enumerate(node.outputs):

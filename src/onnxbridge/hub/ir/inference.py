@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.hub.ir import strings
-from onnxbridge.hub.ir.shape_corrections import WRONGLY_TYPED, correct_shapes
+from onnxbridge.hub.ir.shape_corrections import correct_shapes, is_refused_wrongly
 
 _NAMES = {
     "float": "FLOAT", "double": "DOUBLE", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "string": "STRING", "bool": "BOOL",
@@ -218,7 +218,7 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
     if node.op_type in _REMOVED:
         _infer_trees(node)
         return
-    if any(v is not None and v.type is None for v in node.inputs) or node.op_type in WRONGLY_TYPED:
+    if any(v is not None and v.type is None for v in node.inputs) or is_refused_wrongly(node):
         by_type_variable(schema, node)  # inference would fail without a type
         correct_shapes(node)
         return

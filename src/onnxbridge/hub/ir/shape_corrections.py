@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-WRONGLY_TYPED = frozenset({"RMSNormalization"})
-"""The result has the type of the scale; onnx insists on the type of the input."""
-_SHAPED_AS_INPUT = WRONGLY_TYPED | {"GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "Scaler"}
+_SHAPED_AS_INPUT = frozenset({
+    "GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "RMSNormalization", "Scaler",
+})  # fmt: skip
 """By the standard the shape of their result is that of their input; onnx infers none."""
+
+
+def is_refused_wrongly(node: ir.Node) -> bool:
+    """Whether onnx's inference may refuse inputs that the standard allows."""
+    if node.op_type == "RMSNormalization":  # onnx insists on the type of the input, the standard on that of the scale
+        return True
+    x = node.inputs[0] if node.inputs else None
+    return node.op_type == "OneHot" and x is not None and x.shape is not None and len(x.shape) == 0
 
 
 def correct_shapes(node: ir.Node) -> None:
@@ -17,11 +25,25 @@ def correct_shapes(node: ir.Node) -> None:
         return
     if node.op_type in _SHAPED_AS_INPUT:
         y.shape = x.shape
-    elif node.op_type == "ConvTranspose" and y.shape is not None and len(y.shape) < len(x.shape):
-        # only batch and channels are inferred where the output is smaller than the input
-        y.shape = ir.Shape([*y.shape, *node.attributes["output_shape"].as_ints()[2 - len(x.shape) :]])
+    elif node.op_type == "OneHot" and len(x.shape) == 0:
+        y.shape = ir.Shape([None])
+    elif node.op_type == "ConvTranspose" and y.shape is not None:
+        _transposed_convolution(node, x.shape, y)
     elif node.op_type == "Split" and "num_outputs" in node.attributes:
         _split_in_equal_parts(node, x.shape)
+
+
+def _transposed_convolution(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:
+    """Where the output is smaller than the input only batch and channels are inferred, and SAME is taken for the full output where
+    that is smaller."""
+    assert y.shape is not None
+    attributes, batch_and_channels = node.attributes, list(y.shape)[:2]
+    if "output_shape" in attributes:
+        y.shape = ir.Shape([*batch_and_channels, *attributes["output_shape"].as_ints()[2 - len(shape) :]])
+    elif "auto_pad" in attributes and attributes["auto_pad"].as_string().startswith("SAME"):
+        strides = attributes["strides"].as_ints() if "strides" in attributes else [1] * (len(shape) - 2)
+        sizes = [n * s if isinstance(n, int) else None for n, s in zip(list(shape)[2:], strides, strict=True)]
+        y.shape = ir.Shape([*batch_and_channels, *sizes])
 
 
 def _split_in_equal_parts(node: ir.Node, shape: ir.Shape) -> None:

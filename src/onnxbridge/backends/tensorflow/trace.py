@@ -61,7 +61,7 @@ class TraceTarget(Target):
         def on_marked(*inputs: Any) -> tuple[Any, ...]:
             return run(*(typed(v, key) for key, v in zip(body.inputs, inputs, strict=False)))
 
-        on_marked.output_types = [dtypes.of(r.key.dtype) for r in body.outputs]  # type: ignore[attr-defined]
+        on_marked.output_types = [dtypes.of(r.key.dtype) if r.key.dtype else None for r in body.outputs]  # type: ignore[attr-defined]
         return on_marked
 
     def decompose(self, call: Call) -> Body | None:

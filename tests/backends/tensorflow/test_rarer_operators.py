@@ -69,6 +69,17 @@ def test_squeeze_of_sizes_that_are_known_at_run_time_only():
         _same((f(*shape),), lambda op, x: op.Squeeze(x))
 
 
+@pytest.mark.parametrize("axes", [[0, 2], [2, 0], [-1, -3], [-3, -1], [0, -1], [-1, 1]])
+def test_axes_of_a_value_whose_rank_is_unknown(axes):
+    def write(op, x):
+        squeezed = op.Squeeze(x)
+        first, second = op.Split(squeezed, num_outputs=2, axis=0, outputs=2)
+        known = op.Reshape(x, [4, 3])
+        return op.Unsqueeze(known, axes), first, second, op.Unsqueeze(first, axes) if min(axes) >= 0 or max(axes) < 0 else first
+
+    _same((f(4, 1, 3),), write)
+
+
 @pytest.mark.parametrize("pixel_format", ["RGB", "BGR", "Grayscale"])
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "WEBP"])
 def test_images(kind, pixel_format):

@@ -34,7 +34,7 @@ def correct_shapes(node: ir.Node) -> None:
 
 
 def _transposed_convolution(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:
-    """Where the output is smaller than the input, only batch and channels are inferred; SAME is inferred as at most all output."""
+    """Only batch and channels are inferred of an output smaller than the input; SAME is inferred as at most the full output."""
     assert y.shape is not None
     attributes, batch_and_channels = node.attributes, list(y.shape)[:2]
     if "output_shape" in attributes:

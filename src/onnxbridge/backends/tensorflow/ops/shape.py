@@ -90,8 +90,10 @@ def squeeze(data, axes=None):
 def unsqueeze(data, axes):
     target = known(axes)
     if isinstance(target, tuple):
-        total = rank(data) + len(target)
-        for axis in sorted(a % total for a in target):
+        if min(target, default=0) < 0 <= max(target, default=0):
+            total = rank(data) + len(target)
+            target = [a % total for a in target]
+        for axis in sorted(target, key=abs):  # outermost first, from either end
             data = tf.expand_dims(data, axis)
         return tf.identity(data)
     if axes.shape[0] is None:

@@ -169,3 +169,16 @@ def test_transposed_convolutions_with_an_empty_end(auto_pad):
 
 def test_one_hot_of_a_scalar():
     _same((np.array(2), f(2)), lambda op, i, values: op.OneHot(i, np.int64(4), values))
+
+
+def test_strings_of_booleans_cropped_and_padded():
+    def write(op, x):
+        strings = op.Cast(x, to=D.STRING)
+        return op.CenterCropPad(strings, np.int64([3, 1])), op.Pad(strings, np.int64([0, 0, 1, 0]))
+
+    x = np.array([[True, False, True]])
+    model = _model((x,), write)
+    found = backend.runner(backend.from_hub(model))({"x0": x})
+    expected = [[""], ["False"], [""]], [["True", "False", "True"], ["", "", ""]]
+    for got, own, want in zip(found.values(), Executor(ir.to_proto(model)).run(None, {"x0": x}), expected, strict=True):
+        assert got.tolist() == own.tolist() == want

@@ -239,6 +239,8 @@ def _to_string(input):
     """Numbers as strings, as ONNX specifies."""
     if input.dtype.is_integer:
         return tf.strings.as_string(input)
+    if input.dtype == tf.bool:
+        return tf.where(input, "True", "False")
     if input.dtype not in (tf.float32, tf.float16):
         raise Unsupported(f"Cast of {input.dtype.name} to string")
     wide = tf.cast(input, tf.float32)

@@ -103,8 +103,8 @@ def _input_coordinates(op, mode, factor, length, result, roi_ends):
     if mode == "align_corners":
         exact = op.Mul(factor, size)
         is_single = op.Equal(exact, 1.0)
-        step = op.Div(op.Sub(size, 1.0), op.Where(is_single, 1.0, op.Sub(exact, 1.0)))
-        return op.Where(is_single, op.Mul(positions, 0.0), op.Mul(positions, step))
+        spread = op.Div(op.Mul(positions, op.Sub(size, 1.0)), op.Where(is_single, 1.0, op.Sub(exact, 1.0)))
+        return op.Where(is_single, op.Mul(positions, 0.0), spread)
     if mode == "tf_crop_and_resize" and roi_ends is not None:
         start, end = roi_ends
         is_single = op.Equal(count, 1.0)
@@ -131,14 +131,13 @@ def _weighted(op, y, axis, coordinates, last, factor, mode, a, antialias, exclud
     A coordinate that falls on an element is treated as the right end of the interval before it.
     """
     base = op.Sub(op.Ceil(coordinates), 1.0)
-    ratio = op.Unsqueeze(op.Sub(coordinates, base), [1])
     radius = 1.0 if mode == "linear" else 2.0
     filter_scale = op.Min(factor, op.constant(np.float64(1.0))) if antialias else op.constant(np.float64(1.0))
     first_offset = op.Add(op.Floor(op.Div(-radius, filter_scale)), 1.0)
     offsets = op.Range(first_offset, op.Sub(2.0, first_offset), op.constant(np.float64(1.0)))
-    distance = op.Abs(op.Mul(op.Sub(op.Unsqueeze(offsets, [0]), ratio), filter_scale))
-    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
     index = op.Add(op.Unsqueeze(base, [1]), op.Unsqueeze(offsets, [0]))
+    distance = op.Abs(op.Mul(op.Sub(index, op.Unsqueeze(coordinates, [1])), filter_scale))
+    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
     if exclude_outside:
         inside = op.And(op.GreaterOrEqual(index, 0.0), op.LessOrEqual(index, last))
         weights = op.Where(inside, weights, 0.0)
@@ -152,10 +151,8 @@ def _weighted(op, y, axis, coordinates, last, factor, mode, a, antialias, exclud
 
 def cubic(op, x, a):
     """The cubic convolution kernel with coefficient `a` at distances x >= 0."""
-    square = op.Mul(x, x)
-    cube = op.Mul(square, x)
-    inner = op.Add(op.Sub(op.Mul(cube, a + 2), op.Mul(square, a + 3)), 1.0)
-    outer = op.Sub(op.Add(op.Sub(op.Mul(cube, a), op.Mul(square, 5 * a)), op.Mul(x, 8 * a)), 4 * a)
+    inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(x, a + 2), a + 3), x), x), 1.0)
+    outer = op.Sub(op.Mul(op.Add(op.Mul(op.Sub(op.Mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
     return op.Where(op.LessOrEqual(x, 1.0), inner, op.Where(op.Less(x, 2.0), outer, 0.0))
 
 

@@ -111,6 +111,14 @@ def test_nan_among_scattered_elements(reduction):
     _same((data, updates), lambda op, x, u: op.ScatterND(x, indices, u, reduction=reduction))
 
 
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.int64, np.uint64, np.float16])
+def test_scattered_elements_of_every_type(dtype, reduction):
+    data, updates = (RNG.integers(0, 9, (3, 4)).astype(dtype) for _ in range(2))
+    indices = np.int64([[0, 2, 1, 0], [2, 1, 1, 0], [1, 0, 0, 2]]) if reduction != "none" else np.argsort(f(3, 4), 0)
+    _same((data, updates), lambda op, x, u: op.ScatterElements(x, indices, u, reduction=reduction))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
 def test_einsum_of_integers(dtype):
     a, b = (RNG.integers(0, 100, shape).astype(dtype) for shape in ((2, 3), (3, 4)))

@@ -56,6 +56,8 @@ def gather_nd(data, indices, *, batch_dims=0):
 
 
 def _scattered(data, coordinates, updates, reduction):
+    if data.dtype == tf.bool and reduction != "none":
+        return tf.cast(_scattered(tf.cast(data, tf.int32), coordinates, tf.cast(updates, tf.int32), reduction), tf.bool)
     if reduction == "mul":
         shape = tf.shape(data, tf.int64)
         depth = coordinates.shape[-1]

@@ -213,7 +213,11 @@ def _lower_one(
                 needs = ", ".join(sorted({f"{p.op} ({p.reason})" for p in e.problems}))
                 hint = next((p.hint for p in e.problems if p.hint), "")
                 reason = Unsupported(f"no rule, and its decomposition needs {needs}", hint)
-        except Unsupported as e:  # the target cannot name or type the results
+        except Unsupported as e:
+            reason = reason or e
+        except (OnnxbridgeError, _Skip):
+            raise
+        except Exception as e:  # the target cannot name or type the results
             reason = reason or e
     if reason is None:
         reason = Unsupported("no rule", _similar_rules(call.op, rules))

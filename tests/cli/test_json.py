@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxbridge
+from onnxbridge.api._arguments.early_checks import target_of
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.reports import dumps
@@ -211,6 +212,25 @@ def test_the_suffix_names_the_target(cli, network_file, tmp_path):
     ran = cli("convert", network_file, "-o", tmp_path / "net.mlpackage", "--dynamic", "N=1..4")
     assert ran.code == 0 and (tmp_path / "net.mlpackage" / "Manifest.json").exists()
     assert onnxbridge.convert(network_file, output=tmp_path / "net.pt2", verify=False).target == "pytorch"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "target"),
+    [
+        (".onnx", "onnx"), (".keras", "tensorflow"), (".h5", "tensorflow"), (".tflite", "tensorflow"), (".pb", "tensorflow"),
+        (".pt2", "pytorch"), (".py", "pytorch"), (".mlpackage", "coreml"), (".mlmodel", "coreml"), ("", "onnx"), ("-1.5", "onnx"),
+    ],
+)  # fmt: skip
+def test_every_suffix_has_its_target(suffix, target):
+    assert target_of(None, f"folder.d/net{suffix}") == target
+
+
+@pytest.mark.parametrize("options", [(), ("--to", "onnx"), ("--to", "keras"), ("--to", "coreml")])
+def test_unknown_suffixes_are_refused_before_any_work(cli, network_file, tmp_path, monkeypatch, options):
+    monkeypatch.setattr(onnx_files, "read", lambda *given, **options: pytest.fail("read"))
+    ran = cli("convert", network_file, "-o", tmp_path / "net.xyz", *options)
+    assert ran.code == 2 and "'net.xyz' cannot be written: name it *." in ran.err
+    assert not (tmp_path / "net.xyz").exists()
 
 
 @pytest.mark.parametrize(("name", "target"), [("torch", "pytorch"), ("keras", "tensorflow"), ("ONNX", "onnx")])

@@ -125,6 +125,21 @@ CASES = [
         for m in ("nearest", "linear", "cubic")
         for c in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
     ),
+    *(
+        case(
+            "Resize",
+            R.integers(0, 9, (1, 2, 4, 5)).astype(dtype),
+            None,
+            Constant(np.float32([1, 1, 2, 1.5])),
+            mode=mode,
+            cubic_coeff_a=-1.0,
+            rtol=0,
+            atol=0,
+            reference="executor",
+        )
+        for dtype in (np.uint8, np.int32, np.uint64)
+        for mode in ("linear", "cubic")
+    ),
     case("Resize", f(1, 2, 4, 5), None, None, np.array([1, 2, 7, 3]), mode="linear", rtol=1e-4, atol=1e-4),
     case("Resize", f(1, 2, 8, 9), None, Constant(np.float32([1, 1, 0.5, 0.4])), mode="linear", antialias=1, rtol=1e-4, atol=1e-4),
 ]

@@ -21,9 +21,10 @@ def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
     """The backend's name: `to` where given, else the backend that writes the output's suffix, else "onnx".
 
     Raises:
-        UsageError: for a suffix that another backend writes, or none.
+        UsageError: for a suffix that only another backend writes, or that none does.
     """
     suffix = "" if output is None else Path(output).suffix.lower()
+    suffix = suffix if suffix[1:2].isalpha() else ""  # net-1.5 has none
     backends = {name: plugins.backend(name) for name in plugins.installed("backend")}
     owner = next((name for name, backend in backends.items() if suffix in (backend.suffixes or ())), None)
     if to is None and owner is not None:
@@ -38,6 +39,9 @@ def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
     if owner is not None:
         usual = f"name it {' or '.join('*' + s for s in own)}" if own else "name it without a suffix"
         raise UsageError(f"{Path(str(output)).name!r} is a name for --to {owner}; for --to {name} {usual}")
+    if to is None or own:
+        known = own if to is not None else sorted(s for backend in backends.values() for s in backend.suffixes or ())
+        raise UsageError(f"{Path(str(output)).name!r} cannot be written: name it {' or '.join('*' + s for s in known)}")
     return name
 
 

@@ -12,6 +12,7 @@ from onnxbridge.backends.tensorflow import hub_module
 from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.functional import build as functional
 from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.hub.decompositions.autodiff import gradient
 from onnxbridge.hub.passes.transposes.channels_last import channels_last, set_layout, transposed_borders, used_channels_last
 
 
@@ -23,6 +24,8 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
         UsageError: for a layout of a value that the model does not have.
     """
     moved = model.clone()
+    if gradient.has_gradient_nodes(moved):
+        gradient.decompose_gradients(moved)
     channels_last(moved)
     if wanted := _wanted(moved, layout):
         written_as.permutations = set_layout(moved, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +12,8 @@ import tensorflow as tf
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.ops import all_rules
-from onnxbridge.backends.tensorflow.trace import DIRECTION, TraceTarget, array, scope_name
+from onnxbridge.backends.tensorflow.tensor_list import TensorList, as_python_list
+from onnxbridge.backends.tensorflow.trace import DIRECTION, TraceTarget, array, scope_name, typed
 from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.trainable import is_trained
@@ -28,6 +30,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
         weights_by_name: the variables by hub name.
         hub_inputs, hub_outputs: the hub's names of inputs and outputs, in order.
         signature: the `tf.TensorSpec` of each input; None for a sequence or an optional value.
+        carried: the hub types of inputs and outputs that are carried in another dtype.
+        sequences: the element types of outputs that are sequences.
         written_as: the options of the file that is written.
         reason: why it is no Keras model.
     """
@@ -39,6 +43,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
         self.hub_outputs = tuple(v.name or "" for v in graph.outputs)
         self.keywords = keywords(self.hub_inputs)
         self.signature = tuple(_spec(v, k) for v, k in zip(inputs, self.keywords, strict=True))
+        self.carried = carried_types([*inputs, *graph.outputs])
+        self.sequences = {v.name or "": dtypes.of(v.dtype) for v in graph.outputs if v.dtype is not None and _is_sequence(v.type)}
         self.weights_by_name: dict[str, Any] = {}
         self.written_as = WrittenAs()
         self.reason = ""
@@ -59,7 +65,8 @@ class HubModule(tf.Module):  # type: ignore[misc]
                 while name in self.weights_by_name:
                     name += "_"
                 kind = dtypes.of(value.const_value.dtype)
-                made = tf.Variable(array(value), trainable=trained, name=scope_name(name), dtype=kind)
+                elements = array(value).astype(kind.as_numpy_dtype, copy=False)
+                made = tf.Variable(elements, trainable=trained, name=scope_name(name), dtype=kind)
                 # a decomposition has its own names for the same weight, so it is found by its tensor
                 self.weights_by_name[name] = self._variables[str(id(value.const_value))] = made
 
@@ -70,11 +77,28 @@ class HubModule(tf.Module):  # type: ignore[misc]
         ]
         if named or len(values) != len(self.hub_inputs):
             raise TypeError(f"the inputs are {', '.join(self.hub_inputs)}")
-        results = self._body(*values)
+        values = [
+            dtypes.carried(v, self.carried[n]) if n in self.carried else v for n, v in zip(self.hub_inputs, values, strict=True)
+        ]
+        results = [self._result(n, r) for n, r in zip(self.hub_outputs, self._body(*values), strict=True)]
         return results[0] if len(results) == 1 and isinstance(results[0], tf.Tensor) else tuple(results)
+
+    def _result(self, name: str, value: Any) -> Any:
+        if isinstance(value, tf.Tensor) and value.dtype == tf.variant and tf.executing_eagerly():
+            value = as_python_list(value, self.sequences[name])
+        return dtypes.uncarried(value, self.carried[name]) if name in self.carried else value
 
     def _remaining_inputs(self, start: int) -> list[tuple[str, str]]:
         return list(zip(self.keywords, self.hub_inputs, strict=True))[start:]
+
+
+def _is_sequence(kind: ir.TypeProtocol | None) -> bool:
+    return isinstance(kind, ir.SequenceType) or (isinstance(kind, ir.OptionalType) and _is_sequence(kind.elem_type))
+
+
+def carried_types(values: Iterable[ir.Value]) -> dict[str, ir.DataType]:
+    """The hub types, by name, of values whose tensors carry them in another type."""
+    return {v.name or "": v.dtype for v in values if v.dtype in dtypes.CARRIED}
 
 
 def keywords(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +135,7 @@ def build(model: ir.Model) -> HubModule:
 
     def body(*values: Any) -> list[Any]:
         target = TraceTarget(module._variables)
-        target.values.update(zip(inputs, values, strict=True))
+        target.values.update((k, typed(v, k)) for k, v in zip(inputs, values, strict=True))
         lower(graph_reader.calls_of(graph), all_rules(), target.values, target)
         return [_output(target.values[v]) for v in graph.outputs]
 
@@ -125,4 +149,7 @@ def build(model: ir.Model) -> HubModule:
 
 
 def _output(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(value)
+    value = value.handle if isinstance(value, TensorList) else value
     return tf.identity(value) if isinstance(value, tf.Tensor) else value

@@ -32,4 +32,5 @@ def padded(x: Any, before: Sequence[Any], after: Sequence[Any], value: Any = 0, 
         x = x[tuple(cuts)]
     pairs = [packed([0, 0])] * start + [packed([larger(b, 0), larger(a, 0)]) for b, a in zip(before, after, strict=True)]
     pairs += [packed([0, 0])] * (len(x.shape) - len(pairs))
-    return tf.pad(x, tf.stack(pairs), constant_values=tf.cast(value, x.dtype))
+    filling = "" if x.dtype == tf.string else tf.cast(value, x.dtype)
+    return tf.pad(x, tf.stack(pairs), constant_values=filling)

@@ -20,8 +20,7 @@ def rank(x: Any) -> int:
 
 def size(x: Any, axis: int) -> Any:
     """The size of an axis: an int, or a scalar int32 tensor."""
-    rank(x)
-    fixed = x.shape[axis]
+    fixed = None if x.shape.rank is None else x.shape[axis]
     return fixed if fixed is not None else tf.shape(x)[axis]
 
 

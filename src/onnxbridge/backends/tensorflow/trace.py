@@ -11,11 +11,12 @@ import numpy as np
 import onnx_ir as ir
 import tensorflow as tf
 
-from onnxbridge.backends.tensorflow import dtypes
+from onnxbridge.backends.tensorflow import dtypes, tensor_list
 from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.ir import fold, graph_reader
-from onnxbridge.lowering import Body, Call, Target
+from onnxbridge.lowering import Body, Call, Target, Values, as_function
+from onnxbridge.rules import Rule
 
 DIRECTION = "ONNX to TensorFlow"
 
@@ -35,8 +36,11 @@ class TraceTarget(Target):
         with self.graph.as_default():  # a constant may be created in a branch and used outside of it later
             variable = self.variables.get(str(id(value.const_value)))
             if variable is not None:
-                return tf.convert_to_tensor(variable)
-            return tf.constant(array(value), dtypes.of(value.const_value.dtype))
+                return dtypes.marked(tf.convert_to_tensor(variable), value.const_value.dtype)
+            kind = dtypes.of(value.const_value.dtype)
+            elements = array(value)
+            elements = elements if kind == tf.string else elements.astype(kind.as_numpy_dtype, copy=False)
+            return dtypes.marked(tf.constant(elements, kind), value.const_value.dtype)
 
     def static(self, key: Hashable, value: Any) -> np.ndarray[Any, Any] | None:
         found = fold.constant_array(key) if isinstance(key, ir.Value) else None
@@ -51,6 +55,15 @@ class TraceTarget(Target):
         scope: AbstractContextManager[Any] = tf.name_scope(scope_name(call.location.node or call.op))
         return scope
 
+    def body(self, body: Body, rules: Mapping[str, Rule], values: Values) -> Any:
+        run = as_function(body, rules, values, self)
+
+        def on_marked(*inputs: Any) -> tuple[Any, ...]:
+            return run(*(typed(v, key) for key, v in zip(body.inputs, inputs, strict=False)))
+
+        on_marked.output_types = [dtypes.of(r.key.dtype) if r.key.dtype else None for r in body.outputs]  # type: ignore[attr-defined]
+        return on_marked
+
     def decompose(self, call: Call) -> Body | None:
         return decomposition_of(call)
 
@@ -59,7 +72,7 @@ class TraceTarget(Target):
 
     def _adopt(self, key: Hashable, result: Any) -> Any:
         if not isinstance(key, ir.Value) or not isinstance(key.type, ir.TensorType) or key.dtype is None:
-            return result
+            return typed(result, key)
         expected = dtypes.of(key.dtype)
         if not isinstance(result, tf.Tensor):
             return tf.constant(result, expected)
@@ -70,7 +83,13 @@ class TraceTarget(Target):
             if not result.shape.is_compatible_with(dims):
                 raise TypeError(f"the result has shape {result.shape}, ONNX infers {list(key.shape)}")
             result.set_shape(dims)
-        return result
+        return dtypes.marked(result, key.dtype)
+
+
+def typed(value: Any, key: Hashable) -> Any:
+    """Note on a tensor or a list its hub type, as far as TensorFlow's differs."""
+    dtype = key.dtype if isinstance(key, ir.Value) else None
+    return tensor_list.typed(value, dtype) if isinstance(value, list) else dtypes.marked(value, dtype)
 
 
 def array(value: ir.Value) -> np.ndarray[Any, Any]:

@@ -31,21 +31,54 @@ def function_body_of(call: Call) -> Body | None:
         return None
     if any(isinstance(v, Body) for v in call.attrs.values()):
         return None
+    try:
+        return _body(call, schema, version)
+    except inference.Contradiction as e:
+        floats = [item.key.dtype for item in call.inputs if item is not None and item.key.dtype in _FLOATS]
+        if len(set(floats)) < 2:
+            raise Unsupported(f"the function body of the ONNX standard is not valid for these types: {e}") from e
+    # Some bodies, such as that of Attention, expect one type where the operator allows several
+    return _body(call, schema, version, max(floats, key=_FLOATS.index))
+
+
+_FLOATS = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+def _body(call: Call, schema: Any, version: int, computed_in: ir.DataType | None = None) -> Body | None:
+    """The body. `computed_in` is the type to which all floating-point inputs are cast, and from which results are cast.
+
+    Raises:
+        Contradiction: if the body is not valid for the types of the inputs.
+    """
     names = [None if item is None else f"input_{i}" for i, item in enumerate(call.inputs)]
     input_copies = [_copy(item.key, name) if name else None for item, name in zip(call.inputs, names, strict=True)]
-    node = ir.Node("", call.op, input_copies, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
+    arguments, casts = list(input_copies), []
+    for i, copy in enumerate(input_copies):
+        dtype = computed_in if copy is not None and copy.dtype in _FLOATS else None
+        if call.op == "Attention" and i == 3 and copy is not None and copy.dtype not in (*_FLOATS, ir.DataType.BOOL):
+            dtype = computed_in or input_copies[0].dtype  # type: ignore[union-attr]  # integers have no -inf to mask with
+        if copy is not None and dtype is not None and copy.dtype != dtype:
+            casts.append(_cast(copy, dtype, f"cast_{i}"))
+            arguments[i] = casts[-1].outputs[0]
+    node = ir.Node("", call.op, arguments, _attributes(schema, call.attrs), num_outputs=len(call.outputs))
     for i, output in enumerate(node.outputs):
         output.name = f"output_{i}"
+    taken = {n for n in names if n} | {c.outputs[0].name or "" for c in casts}
     try:
-        nodes, results, opset = decompose_for_opset.decomposition(node, version, {n for n in names if n})
+        written, found, opset = decompose_for_opset.decomposition(node, version, taken)
     except Unsupported:
         return None
+    nodes, results = [*casts, *written], list(found)
+    for i, (result, key) in enumerate(zip(results, call.outputs, strict=False)):
+        if computed_in is not None and result is not None and key is not None and key.dtype in _FLOATS:  # type: ignore[attr-defined]
+            nodes.append(_cast(result, key.dtype, f"result_{i}"))  # type: ignore[attr-defined]
+            results[i] = nodes[-1].outputs[0]
     used = [r for r, key in zip(results, call.outputs, strict=False) if key is not None]
     if any(r is None for r in used):
         return None
     graph_inputs = [c for c in input_copies if c is not None and c.const_value is None]
     constant_inputs = [c for c in input_copies if c is not None and c.const_value is not None]
-    for value in input_copies:
+    for value in arguments:
         for user, index in list(value.uses()) if value is not None else []:
             if user is node:
                 user.replace_input_with(index, None)
@@ -58,15 +91,19 @@ def function_body_of(call: Call) -> Body | None:
         opset_imports={"": opset},
     )
     model = opset_conversion.to_hub(ir.Model(graph, ir_version=10))
-    try:
-        passes.infer(model)
-    except inference.Contradiction as e:
-        raise Unsupported(f"the function body of the ONNX standard is not valid for these types: {e}") from e
+    passes.infer(model)
     body_inputs = iter(model.graph.inputs)
     inputs = tuple(None if c is None else next(body_inputs) if c.const_value is None else None for c in input_copies)
     body_outputs = dict(zip(dict.fromkeys(used), model.graph.outputs, strict=True))
     outputs = tuple(None if key is None else Ref(body_outputs[r]) for r, key in zip(results, call.outputs, strict=False))
     return Body(inputs, list(graph_reader.calls_of(model.graph)), outputs)
+
+
+def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", dtype)])
+    node.outputs[0].name = name
+    node.outputs[0].type, node.outputs[0].shape = ir.TensorType(dtype), value.shape
+    return node
 
 
 def _copy(value: ir.Value, name: str) -> ir.Value:

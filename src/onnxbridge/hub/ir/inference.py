@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxbridge.hub.ir import strings
+from onnxbridge.hub.ir.shape_corrections import correct_shapes, is_refused_wrongly
 
 _NAMES = {
     "float": "FLOAT", "double": "DOUBLE", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "string": "STRING", "bool": "BOOL",
@@ -217,8 +218,9 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
     if node.op_type in _REMOVED:
         _infer_trees(node)
         return
-    if any(v is not None and v.type is None for v in node.inputs):
+    if any(v is not None and v.type is None for v in node.inputs) or is_refused_wrongly(node):
         by_type_variable(schema, node)  # inference would fail without a type
+        correct_shapes(node)
         return
     key = _cache_key(schema, node, known)
     inferred = _cache.get(key) if key is not None else None
@@ -234,12 +236,9 @@ def infer(schema: onnx.defs.OpSchema, node: ir.Node, known: Known | None = None)
             v.shape = None if dims is None else ir.Shape(dims)
     if any(v.dtype is None for v in node.outputs):
         by_type_variable(schema, node)
-    if node.op_type in _SHAPED_AS_INPUT and node.inputs[0] is not None:
-        node.outputs[0].shape = node.inputs[0].shape
+    correct_shapes(node)
 
 
-# onnx infers no shape for these; by the standard it is the shape of their input
-_SHAPED_AS_INPUT = frozenset({"GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "Scaler"})
 Inferred = list[tuple[ir.TypeProtocol | None, list[int | ir.SymbolicDim] | None]]
 _cache: dict[Hashable, Inferred] = {}
 _MAX_CACHED = 8192
@@ -374,12 +373,19 @@ def _infer_from_bodies(node: ir.Node) -> None:
     elif node.op_type == "SequenceMap":
         for v, end in zip(node.outputs, bodies[0].outputs, strict=True):
             v.type = None if end.type is None else ir.SequenceType(end.type)
-    elif node.op_type == "Scan" and not set(node.attributes) & {"scan_input_axes", "scan_output_axes"}:
+    elif node.op_type == "Scan":
         states = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
-        iterations = next((list(v.shape)[:1] for v in node.inputs[states:] if v is not None and v.shape is not None), [None])
+        from_axes, to_axes = (
+            node.attributes[name].as_ints() if name in node.attributes else [0] * count
+            for name, count in (("scan_input_axes", len(node.inputs) - states), ("scan_output_axes", len(node.outputs) - states))
+        )
+        scanned = zip(node.inputs[states:], from_axes, strict=True)
+        length: Any = next((v.shape[axis] for v, axis in scanned if v is not None and v.shape is not None), None)
         for i, (v, end) in enumerate(zip(node.outputs, bodies[0].outputs, strict=True)):
-            v.type = end.type
-            v.shape = end.shape if i < states or end.shape is None else ir.Shape([*iterations, *end.shape])
+            v.type, dims = end.type, None if end.shape is None else list(end.shape)
+            if i >= states and dims is not None:
+                dims.insert(to_axes[i - states] % (len(dims) + 1), length)
+            v.shape = None if dims is None else ir.Shape(dims)
 
 
 def _common(a: ir.Shape | None, b: ir.Shape | None) -> ir.Shape | None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import tensorflow as tf
 
+from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.artifacts import frozen, keras_file, lite, saved_model
 from onnxbridge.hub.ir import strings
 from onnxbridge.hub.passes.transposes.propagate_transposes import inverse
@@ -59,10 +61,11 @@ def runner(artifact: Any, verified_as: bool) -> Run:
         for name, spec in zip(artifact.hub_inputs, artifact.signature, strict=True):
             value = feeds.get(name)
             value = value if name not in perms else np.transpose(np.asarray(value), perms[name])
-            inputs.append(_to_tensorflow(value, spec))
+            carried = artifact.carried.get(name)
+            inputs.append(_to_tensorflow(value, spec) if carried is None else dtypes.carried(value, carried))
         results = call(inputs) if verified_as else call(*inputs)
         results = results if isinstance(results, (tuple, list)) else (results,)
-        found = {name: _to_numpy(r) for name, r in zip(artifact.hub_outputs, results, strict=True)}
+        found = {name: _to_numpy(r, artifact.carried.get(name)) for name, r in zip(artifact.hub_outputs, results, strict=True)}
         return {n: v if n not in perms else np.transpose(v, inverse(perms[n])) for n, v in found.items()}
 
     return run
@@ -82,11 +85,11 @@ def _to_tensorflow(value: Any, spec: Any) -> Any:
     return tf.constant(value, None if spec is None else spec.dtype)
 
 
-def _to_numpy(value: Any) -> Any:
+def _to_numpy(value: Any, carried: ir.DataType | None = None) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_to_numpy(v) for v in value]
+        return [_to_numpy(v, carried) for v in value]
     if not isinstance(value, tf.Tensor):
         return value
     if value.dtype != tf.string:
-        return np.asarray(value.numpy())
+        return np.asarray(value.numpy() if carried is None else value.numpy().astype(carried.numpy()))
     return strings.decoded(value.numpy())

@@ -17,10 +17,10 @@ def serving(artifact: Any) -> Any:
     """The model as a function of its inputs by position or name, which returns its outputs by name.
 
     Raises:
-        ConversionError: for a model with sequences or optional values as inputs.
+        ConversionError: for a model with sequences or optional values as inputs, or with sequences as outputs.
     """
-    if any(s is None for s in artifact.signature):
-        reason = "signatures do not support sequences or optional values as inputs"
+    if any(s is None for s in artifact.signature) or artifact.sequences:
+        reason = "signatures support sequences and optional values neither as inputs nor as outputs"
         raise ConversionError("TensorFlow module to a file", [Problem("SavedModel", reason, locations=(SourceLocation(),))])
     outputs = keywords(artifact.hub_outputs)
 

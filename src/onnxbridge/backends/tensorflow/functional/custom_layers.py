@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 import tensorflow as tf
 
+from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.functional.names import plain_name
 from onnxbridge.backends.tensorflow.functional.values import dims, dtype_of
 from onnxbridge.backends.tensorflow.ops import all_rules
@@ -72,7 +73,8 @@ class _Graph:
 
     def run(self, *values: Any) -> list[Any]:
         target = TraceTarget()
-        target.values.update(zip(self.inputs, map(tf.convert_to_tensor, values), strict=True))
+        for key, value in zip(self.inputs, map(tf.convert_to_tensor, values), strict=True):
+            target.values[key] = dtypes.marked(value, key.dtype)
         lower(graph_reader.calls_of(self.graph), all_rules(), target.values, target)
         return [target.values[v] for v in self.graph.outputs]
 

@@ -36,6 +36,8 @@ class KerasModel(Functional):  # type: ignore[misc]
 
     # There is no __init__ of our own: Keras writes the configuration of classes that are constructed as Functional is.
     _hub_names = _Names((), (), {})
+    carried: Mapping[str, Any] = {}
+    sequences: Mapping[str, Any] = {}
     written_as = WrittenAs()
 
     @property

@@ -36,7 +36,7 @@ def is_tensor(value: ir.Value) -> bool:
     if not isinstance(value.type, ir.TensorType) or value.dtype is None or value.shape is None:
         return False
     try:
-        return dtypes.of(value.dtype).name in _BY_KERAS
+        return value.dtype not in dtypes.CARRIED and dtypes.of(value.dtype).name in _BY_KERAS
     except Unsupported:
         return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import rule
@@ -74,7 +76,10 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 
 @rule("Softmax")
 def softmax(input, *, axis=-1):
-    return tf.nn.softmax(input, axis)
+    weights = tf.nn.softmax(input, axis)
+    # TensorFlow's kernels give zeros beside NaN
+    total = tf.reduce_sum(weights, axis, keepdims=True)
+    return tf.where(tf.math.is_nan(total), tf.cast(math.nan, input.dtype), weights)
 
 
 @rule("Softplus")

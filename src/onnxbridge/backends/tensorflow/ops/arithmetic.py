@@ -6,15 +6,19 @@ import functools
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.ops import rule
 from onnxbridge.errors import Unsupported
+from onnxbridge.hub.ir.values import dtype_name
+
+D = ir.DataType
 
 rule.table(
     Acos=tf.acos, Acosh=tf.acosh, Asin=tf.asin, Asinh=tf.asinh, Atan=tf.atan, Atanh=tf.atanh, Ceil=tf.math.ceil, Cos=tf.cos,
-    Cosh=tf.cosh, Erf=tf.math.erf, Exp=tf.exp, Floor=tf.floor, IsNaN=tf.math.is_nan, Log=tf.math.log, Neg=tf.negative,
+    Cosh=tf.cosh, Erf=tf.math.erf, Exp=tf.exp, Floor=tf.floor, Log=tf.math.log, Neg=tf.negative,
     Reciprocal=tf.math.reciprocal, Round=tf.round, Sin=tf.sin, Sinh=tf.sinh, Sqrt=tf.sqrt, Tan=tf.tan,
 )  # fmt: skip
 rule.table(
@@ -127,8 +131,18 @@ def clip(input, min=None, max=None):
     return tf.identity(input if max is None else tf.minimum(input, max))
 
 
+def _wide(x):
+    return tf.cast(x, tf.float32) if x.dtype.size == 1 else x
+
+
+@rule("IsNaN")
+def is_nan(X):
+    return tf.math.is_nan(_wide(X))
+
+
 @rule("IsInf")
 def is_inf(X, *, detect_negative=1, detect_positive=1):
+    X = _wide(X)
     if detect_negative and detect_positive:
         return tf.math.is_inf(X)
     if not detect_negative and not detect_positive:
@@ -138,48 +152,95 @@ def is_inf(X, *, detect_negative=1, detect_positive=1):
 
 @rule("Cast")
 def cast(input, *, to, saturate=1, round_mode="up"):
-    return converted(input, dtypes.attribute(to), saturate)
+    return converted(input, D(to), saturate, round_mode)
 
 
 @rule("CastLike")
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
-    return converted(input, target_type.dtype, saturate)
+    return converted(input, dtypes.hub(target_type), saturate, round_mode)
 
 
-_EIGHT_BIT = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-_NARROW = frozenset({"int4", "uint4"})
+_INTEGERS = {D.INT4: (-8, 16), D.UINT4: (0, 16), D.INT2: (-2, 4), D.UINT2: (0, 4)}
+"""The lowest value and the number of values of types narrower than a byte."""
+_EIGHT_BIT = {D.FLOAT8E4M3FN: 448.0, D.FLOAT8E5M2: 57344.0}
+"""The maximum of the types that TensorFlow rounds to."""
+_ROUNDED = {D.FLOAT4E2M1: (1, 0, 6.0), D.FLOAT8E4M3FNUZ: (3, -7, 240.0), D.FLOAT8E5M2FNUZ: (2, -15, 57344.0)}
+"""The bits of the fraction, the least exponent and the maximum of the types that it does not round to."""
 
 
-def converted(input, dtype, saturate):
-    source = input.dtype
-    if source == dtype:
+def converted(input, to, saturate=1, round_mode="up"):
+    """Convert a tensor to a hub type."""
+    source, dtype = dtypes.hub(input), dtypes.of(to)
+    if source == to:
         return tf.identity(input)
-    if dtype == tf.string:
+    if to == D.STRING:
         return _to_string(input)
-    if source == tf.string:
+    if source == D.STRING:
         return _from_string(input, dtype)
-    if dtype.name in _NARROW:
+    if to in _INTEGERS:
         # out-of-range values keep their low bits
-        low, carrier = (-8, tf.int8) if dtype.name == "int4" else (0, tf.uint8)
-        wrapped = tf.math.floormod(tf.cast(converted(input, tf.int32, 1), tf.int32) - low, 16) + low
-        return tf.cast(tf.cast(wrapped, carrier), dtype)
-    if source.name in _NARROW:
-        # int4 converts to other types through a byte only
-        return converted(tf.cast(input, tf.int8 if source.name == "int4" else tf.uint8), dtype, saturate)
-    if dtype.name in _EIGHT_BIT:
-        if source == tf.float64:
-            raise Unsupported(f"Cast of float64 to {dtype.name}", "cast to float32 first")
-        most = _EIGHT_BIT[dtype.name]
+        low, count = _INTEGERS[to]
+        return tf.cast(tf.math.floormod(tf.cast(converted(input, D.INT32), tf.int32) - low, count) + low, dtype)
+    if (to in _EIGHT_BIT or to in _ROUNDED or to == D.FLOAT8E8M0) and source == D.DOUBLE:
+        input = _rounded_to_odd(input)
+    if to in _EIGHT_BIT:
+        most = _EIGHT_BIT[to]
         wide = tf.cast(input, tf.float32)
         clipped = tf.where(tf.math.is_nan(wide), wide, tf.clip_by_value(wide, -most, most))
         return tf.cast(clipped if saturate else wide, dtype)
+    if to in _ROUNDED:
+        return tf.cast(_rounded(tf.cast(input, tf.float32), to, saturate), dtype)
+    if to == D.FLOAT8E8M0:
+        return _to_power_of_two(tf.cast(input, tf.float32), saturate, round_mode)
+    if source in _EIGHT_BIT and dtype != tf.float32:
+        input = tf.cast(input, tf.float32)
     return tf.cast(input, dtype)
+
+
+def _rounded_to_odd(x):
+    """Float64 as float32, so that rounding it further gives what rounding at once gives: what is between has an odd last bit."""
+    nearest = tf.cast(x, tf.float32)
+    back = tf.cast(nearest, tf.float64)
+    toward_zero = tf.bitcast(nearest, tf.int32) - tf.cast(tf.abs(back) > tf.abs(x), tf.int32)
+    odd = tf.bitcast(tf.bitwise.bitwise_or(toward_zero, 1), tf.float32)
+    return tf.where((back == x) | tf.math.is_nan(x), nearest, odd)
+
+
+def _rounded(x, to, saturate):
+    """Round float32 to the nearest value of a narrower type, ties to even."""
+    fraction, least, most = _ROUNDED[to]
+    if to == D.FLOAT4E2M1:  # it has neither NaN nor infinity
+        x = tf.where(tf.math.is_nan(x), 0.0, tf.clip_by_value(x, -most, most))
+    exponent = tf.maximum(tf.bitwise.right_shift(tf.bitcast(tf.abs(x), tf.int32), 23) - 127, least)
+    step = tf.bitcast(tf.bitwise.left_shift(exponent - fraction + 127, 23), tf.float32)
+    rounded = tf.round(x / step) * step
+    if to == D.FLOAT4E2M1:
+        return rounded
+    beyond = tf.abs(rounded) > most
+    rounded = tf.where(beyond, tf.sign(x) * most if saturate else float("nan"), rounded)
+    rounded = tf.where(rounded == 0, 0.0, rounded)  # there is no negative zero
+    return tf.where(tf.math.is_nan(x), x, rounded)
+
+
+def _to_power_of_two(x, saturate, round_mode):
+    """E8M0 represents 2^-127 to 2^127, and NaN. It has no sign, so the magnitude is used."""
+    bits = tf.bitcast(tf.abs(x), tf.int32)
+    exponent, rest = tf.bitwise.right_shift(bits, 23), tf.bitwise.bitwise_and(bits, 0x7FFFFF)
+    # subnormal float32: half of the fraction range is 2^-127
+    bound = {"up": (0, 0x400000), "nearest": (0x3FFFFF, 0x600000), "down": (0x7FFFFF, 0x7FFFFF)}[round_mode]
+    found = exponent + tf.cast(rest > tf.where(exponent > 0, *bound), tf.int32)
+    is_nan = tf.math.is_nan(x) if saturate else tf.math.is_nan(x) | tf.math.is_inf(x) | (found > 254)
+    biased = tf.cast(tf.minimum(found, 254) - 127 + 1023, tf.int64)
+    power = tf.bitcast(tf.bitwise.left_shift(biased, 52), tf.float64)
+    return tf.where(is_nan, tf.constant(float("nan"), tf.float64), power)
 
 
 def _to_string(input):
     """Numbers as strings, as ONNX specifies."""
     if input.dtype.is_integer:
         return tf.strings.as_string(input)
+    if input.dtype == tf.bool:
+        return tf.where(input, "True", "False")
     if input.dtype not in (tf.float32, tf.float16):
         raise Unsupported(f"Cast of {input.dtype.name} to string")
     wide = tf.cast(input, tf.float32)
@@ -196,7 +257,11 @@ def _from_string(input, dtype):
 
 @rule("BitCast")
 def bit_cast(input, *, to):
-    dtype = dtypes.attribute(to)
-    if tf.bool in (input.dtype, dtype) and input.dtype != dtype:
-        raise Unsupported("BitCast of booleans")
-    return tf.bitcast(input, dtype)
+    source, to = dtypes.hub(input), D(to)
+    if source == to:
+        return tf.identity(input)
+    if D.STRING in (source, to) or source in dtypes.CARRIED or to in dtypes.CARRIED:
+        raise Unsupported(f"BitCast between {dtype_name(source)} and {dtype_name(to)}")
+    if D.BOOL in (source, to):  # a byte that is 0 or 1
+        return tf.cast(tf.bitcast(input, tf.uint8) if source != D.BOOL else input, tf.uint8 if source == D.BOOL else tf.bool)
+    return tf.bitcast(input, dtypes.of(to))

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import channels_last, rule
 from onnxbridge.backends.tensorflow.padding import padded, pads_of
-from onnxbridge.backends.tensorflow.sizes import packed, rank, size, sizes
+from onnxbridge.backends.tensorflow.sizes import is_fixed, packed, rank, size, sizes
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.builder.auto_pad import split_padding
 
@@ -128,6 +128,9 @@ def conv_transpose_last(
         target_sizes = output_shape[-spatial:] if output_shape else [n * s for n, s in zip(inside, strides, strict=True)]
         totals = [f + e - w for f, e, w in zip(full, extra, target_sizes, strict=True)]
         before, after = split_padding(totals, auto_pad)
+        if not output_shape:  # what is missing for SAME is added at the end
+            before = [max(b, 0) if is_fixed(b) else tf.maximum(b, 0) for b in before]
+            after = [t - b for t, b in zip(totals, before, strict=True)]
     else:
         pads = pads if pads and auto_pad != "VALID" else (0,) * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]

@@ -81,6 +81,9 @@ def _bounded(coordinate, padding_mode, low, high, n):
     return coordinate
 
 
+_BYTES = [bytes([i]) for i in range(256)]
+
+
 def _each(values):
     """The elements of a 1-D tensor, as ints where known."""
     fixed = known(values)
@@ -89,6 +92,9 @@ def _each(values):
 
 @rule("Col2Im")
 def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
+    if input.dtype == tf.bool:
+        counts = col2im(tf.cast(input, tf.int32), image_shape, block_shape, dilations=dilations, pads=pads, strides=strides)
+        return counts > 0
     image, block = _each(image_shape), _each(block_shape)
     spatial = len(image)
     dilations, strides, pads = dilations or (1,) * spatial, strides or (1,) * spatial, pads or (0,) * (2 * spatial)
@@ -106,6 +112,28 @@ def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, stride
     image_sum = tf.math.unsorted_segment_sum(tf.transpose(columns, [2, 0, 1]), tf.reshape(coordinate, [-1]), math.prod(padded))
     image_sum = tf.reshape(tf.transpose(image_sum, [1, 2, 0]), packed([batch, channels, *padded]))
     return image_sum[(slice(None), slice(None), *(slice(b, b + n) for b, n in zip(pads[:spatial], image, strict=True)))]
+
+
+@rule("ImageDecoder", limits="JPEG 2000, TIFF and PNM: TensorFlow does not decode them, which is an error when the model runs")
+def image_decoder(encoded_stream, *, pixel_format="RGB"):
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise Unsupported(f"pixel_format {pixel_format!r}")
+    contents = tf.strings.reduce_join(tf.gather(_BYTES, tf.cast(encoded_stream, tf.int32)))
+    is_webp = tf.strings.regex_full_match(tf.strings.substr(contents, 0, 12), "RIFF(?s:.*)WEBP")
+
+    def webp():
+        return tf.raw_ops.DecodeWebP(contents=contents, channels=3, dtype=tf.uint8)[0]
+
+    def other():
+        image = tf.io.decode_image(contents, 3, expand_animations=False)
+        is_jpeg = tf.io.is_jpeg(contents)
+        return tf.cond(is_jpeg, lambda: tf.io.decode_jpeg(contents, 3, dct_method="INTEGER_ACCURATE"), lambda: image)
+
+    pixels = tf.ensure_shape(tf.cond(is_webp, webp, other), [None, None, 3])
+    if pixel_format == "Grayscale":  # the luma of ITU-R 601, as Pillow computes it
+        luma = tf.reduce_sum(tf.cast(pixels, tf.int32) * tf.constant([19595, 38470, 7471]), -1, keepdims=True)
+        return tf.cast(tf.bitwise.right_shift(luma + (1 << 15), 16), tf.uint8)
+    return tf.reverse(pixels, [2]) if pixel_format == "BGR" else pixels
 
 
 @rule("NonMaxSuppression")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from onnxbridge.backends.tensorflow.ops import rule
@@ -54,6 +56,8 @@ def gather_nd(data, indices, *, batch_dims=0):
 
 
 def _scattered(data, coordinates, updates, reduction):
+    if data.dtype == tf.bool and reduction != "none":
+        return tf.cast(_scattered(tf.cast(data, tf.int32), coordinates, tf.cast(updates, tf.int32), reduction), tf.bool)
     if reduction == "mul":
         shape = tf.shape(data, tf.int64)
         depth = coordinates.shape[-1]
@@ -67,7 +71,12 @@ def _scattered(data, coordinates, updates, reduction):
         "none": tf.tensor_scatter_nd_update, "add": tf.tensor_scatter_nd_add, "max": tf.tensor_scatter_nd_max,
         "min": tf.tensor_scatter_nd_min,
     }[reduction]  # fmt: skip
-    return function(data, coordinates, updates)
+    result = function(data, coordinates, updates)
+    if reduction not in ("max", "min") or not data.dtype.is_floating:
+        return result
+    # TensorFlow's comparisons ignore NaN
+    nan_updates = tf.tensor_scatter_nd_add(tf.zeros_like(data), coordinates, tf.cast(tf.math.is_nan(updates), data.dtype))
+    return tf.where((nan_updates > 0) | tf.math.is_nan(data), tf.cast(math.nan, data.dtype), result)
 
 
 @rule("ScatterElements")

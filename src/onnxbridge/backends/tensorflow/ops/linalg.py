@@ -57,4 +57,7 @@ def det(X):
 
 @rule("Einsum")
 def einsum(*Inputs, equation):
+    dtype = Inputs[0].dtype
+    if dtype.is_integer and dtype not in (tf.int32, tf.int64):  # TensorFlow has no kernels; the low bits are the same
+        return tf.cast(einsum(*(tf.cast(x, tf.int64) for x in Inputs), equation=equation), dtype)
     return tf.einsum(equation.replace(" ", ""), *Inputs)

@@ -21,8 +21,10 @@ def batch_normalization(
 ):
     if not training_mode:
         # one multiplication and one addition per element; the rest is per channel
-        factor = _channels(scale * tf.math.rsqrt(tf.cast(input_var, scale.dtype) + epsilon), X)
-        return X * factor + (_channels(B, X) - _channels(input_mean, X) * factor)
+        wide = tf.float64 if tf.float64 in (X.dtype, scale.dtype, input_var.dtype) else tf.float32
+        scale, B, mean, var = (tf.cast(v, wide) for v in (scale, B, input_mean, input_var))
+        factor = scale * tf.math.rsqrt(var + epsilon)
+        return X * _channels(factor, X) + _channels(B - mean * factor, X)
     dims = [d for d in range(rank(X)) if d != 1]
     mean, var = tf.nn.moments(X, dims)
     y = (X - _channels(mean, X)) * tf.math.rsqrt(_channels(var, X) + epsilon) * _channels(scale, X) + _channels(B, X)

@@ -79,8 +79,6 @@ def flatten(input, *, axis=1):
 def squeeze(data, axes=None):
     axes = known(axes)
     if axes is None:
-        if None in data.shape.as_list():
-            raise Unsupported("Squeeze of dynamic sizes without axes", "pass the axes")
         return tf.squeeze(data)
     if isinstance(axes, tuple):
         return tf.squeeze(data, list(axes)) if axes else tf.identity(data)
@@ -92,8 +90,10 @@ def squeeze(data, axes=None):
 def unsqueeze(data, axes):
     target = known(axes)
     if isinstance(target, tuple):
-        total = rank(data) + len(target)
-        for axis in sorted(a % total for a in target):
+        if min(target, default=0) < 0 <= max(target, default=0):
+            total = rank(data) + len(target)
+            target = [a % total for a in target]
+        for axis in sorted(target, key=abs):  # outermost first, from either end
             data = tf.expand_dims(data, axis)
         return tf.identity(data)
     if axes.shape[0] is None:
@@ -138,9 +138,20 @@ def slice_(data, starts, ends, axes=None, steps=None):
     where = range(count) if where is None else where
     cuts = [slice(None)] * rank(data)
     for i, axis in enumerate(where):
-        parts = [begin[i], end[i], 1 if step is None else step[i]]
+        by = 1 if step is None else step[i]
+        parts = [_first(begin[i], by, size(data, axis)), end[i], by]
         cuts[axis % rank(data)] = slice(*(max(min(p, _FAR), -_FAR) if isinstance(p, int) else _near(p) for p in parts))
     return data[tuple(cuts)]
+
+
+def _first(begin, step, length):
+    """The start of a slice; backwards, it is at least the first element, which TensorFlow and Python would skip."""
+    if isinstance(begin, int) and begin >= 0 or isinstance(step, int) and step > 0:
+        return begin
+    if is_fixed(begin, step, length):
+        return max(begin, -length)
+    begin = tf.cast(begin, tf.int64)
+    return tf.where(step < 0, tf.maximum(begin, -tf.cast(length, tf.int64)), begin)
 
 
 def _near(bound):
@@ -153,6 +164,7 @@ def _slice_at(data, starts, ends, axes, steps):
         axes = tf.range(tf.size(starts))
     where = (tf.cast(axes, tf.int32) % rank(data))[:, None]
     steps = tf.ones_like(starts) if steps is None else steps
+    starts = _first(starts, steps, tf.gather(tf.shape(data), where[:, 0]))
     full = (tf.zeros([rank(data)], tf.int32), tf.shape(data), tf.ones([rank(data)], tf.int32))
     parts = [tf.tensor_scatter_nd_update(f, where, _near(p)) for f, p in zip(full, (starts, ends, steps), strict=True)]
     return tf.strided_slice(data, *parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from onnxbridge.errors import Unsupported
@@ -18,7 +19,10 @@ def resize(
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
-    """Computes coordinates in float64 from float32 scales, like the reference implementation of ONNX."""
+    """Computes coordinates in float64 from float32 scales, like the reference implementation of ONNX.
+
+    Integers are interpolated in float64, then clamped and truncated.
+    """
     if X.shape is None:
         raise Unsupported("Resize of an input of unknown rank")
     axes = [a % len(X.shape) for a in (range(len(X.shape)) if axes is None else axes)]
@@ -29,9 +33,9 @@ def resize(
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     if mode not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode={mode!r}")
-    is_integer = X.dtype.is_integer()
-    y = op.Cast(X, to=1) if is_integer and mode != "nearest" else X
-    for i in reversed(range(len(axes))):
+    is_integer = X.dtype.is_integer() and mode != "nearest"
+    y = op.Cast(X, to=_DOUBLE) if is_integer else X
+    for i in range(len(axes)):
         factor, static_length = constant_array(factors[i]), constant_array(results[i])
         length_unchanged = sizes is None or (static_length is not None and static_length.item() == lengths[i])
         if factor is not None and factor.item() == 1.0 and not crop and length_unchanged:
@@ -50,7 +54,14 @@ def resize(
             y = op.Where(outside, op.Cast(op.constant(np.float32(extrapolation_value)), to=y.dtype), y)
     if y is X:
         return op.Identity(X)
-    return op.Cast(y, to=X.dtype) if is_integer and mode != "nearest" else y
+    return op.Cast(op.Clip(y, *_bounds(X.dtype)), to=X.dtype) if is_integer else y
+
+
+def _bounds(dtype):
+    """The least and the greatest float64 that an integer type represents."""
+    info = ml_dtypes.iinfo(dtype.numpy())
+    greatest = np.float64(info.max)
+    return np.float64(info.min), greatest if int(greatest) <= info.max else np.nextafter(greatest, 0)
 
 
 def _double(op, length):
@@ -92,8 +103,8 @@ def _input_coordinates(op, mode, factor, length, result, roi_ends):
     if mode == "align_corners":
         exact = op.Mul(factor, size)
         is_single = op.Equal(exact, 1.0)
-        step = op.Div(op.Sub(size, 1.0), op.Where(is_single, 1.0, op.Sub(exact, 1.0)))
-        return op.Where(is_single, op.Mul(positions, 0.0), op.Mul(positions, step))
+        spread = op.Div(op.Mul(positions, op.Sub(size, 1.0)), op.Where(is_single, 1.0, op.Sub(exact, 1.0)))
+        return op.Where(is_single, op.Mul(positions, 0.0), spread)
     if mode == "tf_crop_and_resize" and roi_ends is not None:
         start, end = roi_ends
         is_single = op.Equal(count, 1.0)
@@ -120,14 +131,13 @@ def _weighted(op, y, axis, coordinates, last, factor, mode, a, antialias, exclud
     A coordinate that falls on an element is treated as the right end of the interval before it.
     """
     base = op.Sub(op.Ceil(coordinates), 1.0)
-    ratio = op.Unsqueeze(op.Sub(coordinates, base), [1])
     radius = 1.0 if mode == "linear" else 2.0
     filter_scale = op.Min(factor, op.constant(np.float64(1.0))) if antialias else op.constant(np.float64(1.0))
     first_offset = op.Add(op.Floor(op.Div(-radius, filter_scale)), 1.0)
     offsets = op.Range(first_offset, op.Sub(2.0, first_offset), op.constant(np.float64(1.0)))
-    distance = op.Abs(op.Mul(op.Sub(op.Unsqueeze(offsets, [0]), ratio), filter_scale))
-    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
     index = op.Add(op.Unsqueeze(base, [1]), op.Unsqueeze(offsets, [0]))
+    distance = op.Abs(op.Mul(op.Sub(index, op.Unsqueeze(coordinates, [1])), filter_scale))
+    weights = op.Clip(op.Sub(1.0, distance), 0.0, 1.0) if mode == "linear" else cubic(op, distance, a)
     if exclude_outside:
         inside = op.And(op.GreaterOrEqual(index, 0.0), op.LessOrEqual(index, last))
         weights = op.Where(inside, weights, 0.0)
@@ -141,10 +151,8 @@ def _weighted(op, y, axis, coordinates, last, factor, mode, a, antialias, exclud
 
 def cubic(op, x, a):
     """The cubic convolution kernel with coefficient `a` at distances x >= 0."""
-    square = op.Mul(x, x)
-    cube = op.Mul(square, x)
-    inner = op.Add(op.Sub(op.Mul(cube, a + 2), op.Mul(square, a + 3)), 1.0)
-    outer = op.Sub(op.Add(op.Sub(op.Mul(cube, a), op.Mul(square, 5 * a)), op.Mul(x, 8 * a)), 4 * a)
+    inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(x, a + 2), a + 3), x), x), 1.0)
+    outer = op.Sub(op.Mul(op.Add(op.Mul(op.Sub(op.Mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
     return op.Where(op.LessOrEqual(x, 1.0), inner, op.Where(op.Less(x, 2.0), outer, 0.0))
 
 

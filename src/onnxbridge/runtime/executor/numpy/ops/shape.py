@@ -185,6 +185,11 @@ def space_to_depth(input, *, blocksize):
 _PAD_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 
+def _filling(dtype):
+    """What is padded with by default: zero, False or the empty string."""
+    return "" if dtype.kind == "O" else np.zeros((), dtype)
+
+
 @rule("Pad")
 def pad(data, pads: Ints, constant_value=None, axes: Ints | None = None, *, mode="constant"):
     axes = range(data.ndim) if axes is None else [a % data.ndim for a in axes]
@@ -196,7 +201,7 @@ def pad(data, pads: Ints, constant_value=None, axes: Ints | None = None, *, mode
     x = data[cut]
     claim([n + b + e for n, (b, e) in zip(x.shape, grown, strict=True)], x.dtype)
     if mode == "constant":
-        fill = np.zeros((), x.dtype) if constant_value is None else constant_value.reshape(())
+        fill = _filling(x.dtype) if constant_value is None else constant_value.reshape(())
         out = np.full([n + b + e for n, (b, e) in zip(x.shape, grown, strict=True)], fill, x.dtype)
         out[tuple(slice(b, b + n) for n, (b, _) in zip(x.shape, grown, strict=True))] = x
         return out
@@ -226,7 +231,7 @@ def center_crop_pad(input_data, shape: Ints, *, axes=None):
             amounts = [(0, 0)] * x.ndim
             amounts[axis] = (before, wanted - have - before)
             claim([n + sum(a) for n, a in zip(x.shape, amounts, strict=True)], x.dtype)
-            x = np.pad(x, amounts)
+            x = np.pad(x, amounts, constant_values=_filling(x.dtype))
         elif wanted < have:
             start = (have - wanted) // 2
             x = np.take(x, np.arange(start, start + wanted), axis)

@@ -1,0 +1,58 @@
+"""Shapes that onnx's inference leaves out or gets wrong."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+_SHAPED_AS_INPUT = frozenset({
+    "GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "RMSNormalization", "Scaler",
+})  # fmt: skip
+"""By the standard the shape of their result is that of their input; onnx infers none."""
+
+
+def is_refused_wrongly(node: ir.Node) -> bool:
+    """Whether onnx's inference may refuse inputs that the standard allows."""
+    if node.op_type == "RMSNormalization":  # onnx insists on the type of the input, the standard on that of the scale
+        return True
+    x = node.inputs[0] if node.inputs else None
+    return node.op_type == "OneHot" and x is not None and x.shape is not None and len(x.shape) == 0
+
+
+def correct_shapes(node: ir.Node) -> None:
+    """Correct the shapes of a node's outputs as they were inferred."""
+    x, y = (values[0] if values else None for values in (node.inputs, node.outputs))
+    if x is None or y is None or x.shape is None:
+        return
+    if node.op_type in _SHAPED_AS_INPUT:
+        y.shape = x.shape
+    elif node.op_type == "OneHot" and len(x.shape) == 0:
+        y.shape = ir.Shape([None])
+    elif node.op_type == "ConvTranspose" and y.shape is not None:
+        _transposed_convolution(node, x.shape, y)
+    elif node.op_type == "Split" and "num_outputs" in node.attributes:
+        _split_in_equal_parts(node, x.shape)
+
+
+def _transposed_convolution(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:
+    """Only batch and channels are inferred of an output smaller than the input; SAME is inferred as at most the full output."""
+    assert y.shape is not None
+    attributes, batch_and_channels = node.attributes, list(y.shape)[:2]
+    if "output_shape" in attributes:
+        y.shape = ir.Shape([*batch_and_channels, *attributes["output_shape"].as_ints()[2 - len(shape) :]])
+    elif "auto_pad" in attributes and attributes["auto_pad"].as_string().startswith("SAME"):
+        strides = attributes["strides"].as_ints() if "strides" in attributes else [1] * (len(shape) - 2)
+        sizes = [n * s if isinstance(n, int) else None for n, s in zip(list(shape)[2:], strides, strict=True)]
+        y.shape = ir.Shape([*batch_and_channels, *sizes])
+
+
+def _split_in_equal_parts(node: ir.Node, shape: ir.Shape) -> None:
+    """The last parts are smaller, and empty where the others have all elements."""
+    axis = (node.attributes["axis"].as_int() if "axis" in node.attributes else 0) % max(len(shape), 1)
+    total, count = shape[axis], node.attributes["num_outputs"].as_int()
+    if not isinstance(total, int):
+        return
+    each = -(-total // count)
+    for i, part in enumerate(node.outputs):
+        if part.shape is not None:
+            size = max(0, min(each, total - i * each))
+            part.shape = ir.Shape([size if d == axis else n for d, n in enumerate(part.shape)])

@@ -19,6 +19,7 @@ from onnxbridge.hub.passes.merge_constants import MergeConstants
 from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
 from onnxbridge.hub.passes.recurrent.merge_directions import merge_directions
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
+from onnxbridge.hub.passes.recurrent.split_states import split_states
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
@@ -94,6 +95,7 @@ def clean(model: ir.Model) -> ir.Model:
     unused(model)
     RemoveIdentities()(model)
     infer_trip_counts(model)
+    split_states(model)
     recognize_rnn(model)
     merge_directions(model)
     canonicalize(model, {"BatchNormalization"}.__contains__, outermost_first=True)

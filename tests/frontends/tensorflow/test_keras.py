@@ -85,6 +85,12 @@ def test_dilated_convolution_is_one_operator(name):
     assert found["Conv"] == 1 and not {"Reshape", "Slice"} & set(found)
 
 
+@pytest.mark.parametrize("shared", [None, [1, 2], [1]])
+def test_prelu_is_one_operator(shared):
+    found = kinds(agree(keras.Sequential([I((5, 6, 3)), layers.PReLU(shared_axes=shared, alpha_initializer="random_normal")])))
+    assert found == {"PRelu": 1}
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation(name):
     agree(keras.Sequential([I((50,)), layers.Activation(name)]))

@@ -98,7 +98,7 @@ def clean(model: ir.Model) -> ir.Model:
     split_states(model)
     recognize_rnn(model)
     merge_directions(model)
-    canonicalize(model, {"BatchNormalization"}.__contains__, outermost_first=True)
+    canonicalize(model, {"BatchNormalization", "PRelu"}.__contains__, outermost_first=True)
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)

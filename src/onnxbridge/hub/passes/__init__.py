@@ -16,6 +16,7 @@ from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_concats import MergeConcats
 from onnxbridge.hub.passes.merge_constants import MergeConstants
+from onnxbridge.hub.passes.merge_reshapes import MergeReshapes
 from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
 from onnxbridge.hub.passes.recurrent.merge_directions import merge_directions
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
@@ -115,6 +116,7 @@ def clean(model: ir.Model) -> ir.Model:
         MergeConcats(),
         MergeConstants(),
         ConstantReshapes(),
+        MergeReshapes(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )

@@ -154,7 +154,7 @@ def broadcast_to(op, input, shape):
 
 @rule("ZerosLike")
 def zeros_like(op, x):
-    return op.Expand(np.zeros((), x.dtype.numpy()), op.Shape(x))
+    return op.ConstantOfShape(op.Shape(x), value=ir.tensor(np.zeros(1, x.dtype.numpy()), dtype=x.dtype))
 
 
 @rule("OnesLike")

@@ -9,7 +9,7 @@ from onnxbridge.frontends.tensorflow.indices import vector64
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import MOST, known_ints
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
-from onnxbridge.hub.ir.values import cast, rank
+from onnxbridge.hub.ir.values import ROWS, SORTED, cast, rank
 
 D = ir.DataType
 
@@ -29,9 +29,30 @@ def _partition(op, kind, tensor, number):
     return rows, indices.columns(op, rows, splits), indices.largest(op, lengths)
 
 
-def _coordinates(op, kinds, tensors):
+def _mark(kinds, tensors, values):
+    """Say for verification which integers are valid."""
+    for i, (kind, tensor) in enumerate(zip(kinds, tensors, strict=True)):
+        inner = tensors[i + 1] if i + 1 < len(tensors) else values
+        if kind == "ROW_SPLITS":
+            size = inner, int(inner is not values and kinds[i + 1] == "ROW_SPLITS")
+            tensor.meta[ROWS] = "splits", *size
+            if (lengths := _summed_lengths(tensor)) is not None:
+                lengths.meta[ROWS] = "lengths", *size
+        elif kind == "VALUE_ROWIDS":
+            tensor.meta[SORTED] = True
+
+
+def _summed_lengths(splits):
+    """The lengths of rows of which splits are computed; None for other splits."""
+    concat = splits.producer()
+    sums = concat.inputs[-1].producer() if concat is not None and concat.op_type == "Concat" else None
+    return sums.inputs[0] if sums is not None and sums.op_type == "CumSum" else None
+
+
+def _coordinates(op, kinds, tensors, values):
     """The index of each value in the dense tensor, [n, axes], and the size of each axis."""
     kinds, tensors = list(kinds), list(tensors)
+    _mark(kinds, tensors, values)
     if kinds[0] == "FIRST_DIM_SIZE":
         number = vector64(op, tensors.pop(0))
         kinds.pop(0)
@@ -50,7 +71,7 @@ def _coordinates(op, kinds, tensors):
 @rule("RaggedTensorToTensor")
 def ragged_tensor_to_tensor(op, shape, values, default_value, row_partition_tensors, *, row_partition_types):
     """Rows are filled up with the default value; sizes that `shape` gives cut what is longer."""
-    at, sizes = _coordinates(op, row_partition_types, row_partition_tensors)
+    at, sizes = _coordinates(op, row_partition_types, row_partition_tensors, values)
     inner = op.Shape(values, start=1)
     wanted = known_ints(shape)
     kept = values
@@ -65,7 +86,7 @@ def ragged_tensor_to_tensor(op, shape, values, default_value, row_partition_tens
 
 @rule("RaggedTensorToSparse")
 def ragged_tensor_to_sparse(op, rt_nested_splits, rt_dense_values):
-    at, sizes = _coordinates(op, ["ROW_SPLITS"] * len(rt_nested_splits), rt_nested_splits)
+    at, sizes = _coordinates(op, ["ROW_SPLITS"] * len(rt_nested_splits), rt_nested_splits, rt_dense_values)
     if rank(rt_dense_values) == 1:
         return at, rt_dense_values, sizes
     inner = op.Shape(rt_dense_values, start=1)
@@ -106,6 +127,7 @@ def ragged_range(op, starts, limits, deltas, *, Tsplits=D.INT64):
 def ragged_gather(op, params_nested_splits, params_dense_values, indices_, *, OUTPUT_RAGGED_RANK):
     """Rows by index. Indices of more than one axis make the outer levels, whose rows all have the same length."""
     dtype = params_nested_splits[0].dtype
+    _mark(["ROW_SPLITS"] * len(params_nested_splits), params_nested_splits, params_dense_values)
     found, number = [], None
     for axis in range(rank(indices_) - 1):
         outer, length = op.Shape(indices_, end=axis + 1), op.Shape(indices_, start=axis + 1, end=axis + 2)

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
-from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, uses
+from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, row_partition, uses
 from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
 from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest, vocabulary
 
@@ -192,6 +192,10 @@ def _random_tensor(
             special_values = [text for text in special_values if text]
         _insert(rng, strings, special_values, sample, 2)
         return strings.reshape(shape)
+    if dtype.is_integer() and len(shape) == 1 and (rows := row_partition(value, sizes)) is not None:
+        splits = rows[0] == "splits"
+        found = row_splits(rng, shape[0] + (not splits), rows[1])
+        return (found if splits else np.diff(found)).astype(dtype.numpy())
     if dtype.is_integer():
         low, high, index = integer_range(value, sizes)
         integers: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
@@ -219,6 +223,13 @@ def _random_tensor(
     if must_be_sorted(value) and made.ndim:
         made.sort(axis=-1)
     return made
+
+
+def row_splits(rng: np.random.Generator, count: int, end: int) -> np.ndarray[Any, Any]:
+    """`count` ascending integers from 0 to `end`; rows may be empty."""
+    found = np.sort(rng.integers(0, end + 1, count))
+    found[:1], found[-1:] = 0, end
+    return found
 
 
 def _insert(rng: np.random.Generator, flat: np.ndarray[Any, Any], values: Sequence[Any], sample: int, every: int) -> None:

@@ -19,7 +19,12 @@ from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
 from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, row_partition, uses
 from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
-from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest, vocabulary
+from onnxbridge.runtime.verify.samples.values_of_interest import (
+    not_finite,
+    thresholds_by_column,
+    values_of_interest,
+    vocabulary,
+)
 
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
@@ -215,6 +220,8 @@ def _random_tensor(
         flat[positions] = numbers[np.arange(positions.size) % numbers.size]
     made = np.asarray(values_drawn.astype(dtype.numpy()))
     _insert(rng, made.reshape(-1), special_values, sample, 4)
+    if edges and special:
+        _insert(rng, made.reshape(-1), not_finite(value), sample, 4)
     for column, values in (thresholds_by_column(value) if special and made.ndim else {}).items():
         if column < made.shape[-1]:
             made[..., column] = _with_values(rng, made[..., column], values, sample)

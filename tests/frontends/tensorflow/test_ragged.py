@@ -1,8 +1,11 @@
-"""Functions of the parts of ragged tensors are verified on valid parts."""
+"""Functions of ragged tensors, which are verified on valid parts of them."""
 
+import numpy as np
 import pytest
 
 import onnxbridge
+from onnxbridge.errors import ConversionError
+from tests.frontends.tensorflow.compare import agree
 
 tf = pytest.importorskip("tensorflow")
 Ragged, Spec = tf.RaggedTensor, tf.TensorSpec
@@ -36,3 +39,24 @@ def test_nested_row_splits():
 
     specs = [VALUES, Spec([None], tf.int64), Spec([None], tf.int64)]
     assert onnxbridge.convert(tf.function(nested, input_signature=specs), "onnx").report.agrees
+
+
+@pytest.mark.parametrize("each", [lambda row: row * row + 1.0, lambda row: row[1:], lambda row: tf.concat([row, row], 0)])
+@pytest.mark.parametrize("splits", [[0, 2, 2, 5], [0, 5], [0, 0, 5, 5]])
+def test_a_function_of_each_row(each, splits):
+    @tf.function(input_signature=[VALUES, INTS])
+    def mapped(values, rows):
+        ragged = tf.map_fn(each, Ragged.from_row_splits(values, rows, validate=False))
+        return ragged.row_splits, ragged.flat_values, tf.map_fn(tf.reduce_sum, ragged, fn_output_signature=tf.float32)
+
+    values = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    agree(mapped, feeds={"values": values, "rows": np.array(splits, np.int32)})
+
+
+def test_rows_of_rows_are_refused():
+    def nested(values, outer, inner):
+        ragged = Ragged.from_nested_row_splits(values, [outer, inner], validate=False)
+        return tf.map_fn(lambda rows: rows * 2.0, ragged).flat_values
+
+    with pytest.raises(ConversionError, match="2 levels of rows"):
+        onnxbridge.convert(tf.function(nested, input_signature=[VALUES, INTS, INTS]), "onnx")

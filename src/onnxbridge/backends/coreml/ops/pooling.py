@@ -167,11 +167,6 @@ def _window_sums(x, kernel, strides, dilations, begins, ends):
 
 @rule("LpPool", limits="dilation needs fixed sizes")
 def lp_pool(X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None):
-    if is_same(auto_pad, X, strides, dilations):
-        return mb.avg_pool(
-            x=X, kernel_sizes=kernel_shape, strides=strides, pad_type="same",
-            exclude_padding_from_average=not count_include_pad,
-        )  # fmt: skip
     strides, dilations, begins, ends, extra_ends = _pooling_parameters(
         X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides
     )

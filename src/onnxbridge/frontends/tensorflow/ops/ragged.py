@@ -141,3 +141,30 @@ def ragged_gather(op, params_nested_splits, params_dense_values, indices_, *, OU
         at, _, own = indices.ranges(op, starts, lengths)
         found.append(own)
     return (*(cast(op, s, dtype) for s in found), op.Gather(params_dense_values, at, axis=0))
+
+
+@rule("RaggedTensorToVariant", limits="one level of rows")
+def ragged_tensor_to_variant(op, rt_nested_splits, rt_dense_values, *, batched_input):
+    """A sequence of the rows, or a tensor that is one row."""
+    if not batched_input and not rt_nested_splits:
+        return rt_dense_values
+    if not batched_input or len(rt_nested_splits) != 1:
+        raise Unsupported(f"a list of ragged tensors with {len(rt_nested_splits)} levels of rows")
+    _mark(["ROW_SPLITS"], rt_nested_splits, rt_dense_values)
+    splits = vector64(op, rt_nested_splits[0])
+    lengths = op.Sub(op.Slice(splits, [1], [MOST], [0]), op.Slice(splits, [0], [-1], [0]))
+    return op.SplitToSequence(rt_dense_values, lengths, axis=0)
+
+
+@rule("RaggedTensorFromVariant", limits="one level of rows, at least one row")
+def ragged_tensor_from_variant(op, encoded_ragged, *, input_ragged_rank, output_ragged_rank, Tvalues, Tsplits=D.INT64):
+    if not isinstance(encoded_ragged.type, ir.SequenceType) and not output_ragged_rank:
+        return encoded_ragged
+    if output_ragged_rank != 1 or input_ragged_rank > 0 or not isinstance(encoded_ragged.type, ir.SequenceType):
+        raise Unsupported(f"a ragged tensor with {output_ragged_rank} levels of rows from a list")
+
+    def body(i, condition):
+        return condition, op.Shape(op.SequenceAt(encoded_ragged, i), start=0, end=1)
+
+    lengths = op.Squeeze(op.Loop(op.SequenceLength(encoded_ragged), np.array(True), body=body, outputs=1), [1])
+    return cast(op, indices.splits_of(op, lengths), Tsplits), op.ConcatFromSequence(encoded_ragged, axis=0)

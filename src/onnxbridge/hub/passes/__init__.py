@@ -22,6 +22,7 @@ from onnxbridge.hub.passes.recurrent.merge_directions import merge_directions
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
 from onnxbridge.hub.passes.recurrent.split_states import split_states
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
+from onnxbridge.hub.passes.remove_requantization import remove_requantization
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
@@ -106,6 +107,7 @@ def clean(model: ir.Model) -> ir.Model:
     transpose_before_cast(model, names_in(model))
     push_transposes(model)
     decompose_batch_norm(model)
+    remove_requantization(model)
     unused(model)
     fuse_pads(model)
     passes = ir.passes.Sequential(

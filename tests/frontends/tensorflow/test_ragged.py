@@ -60,3 +60,21 @@ def test_rows_of_rows_are_refused():
 
     with pytest.raises(ConversionError, match="2 levels of rows"):
         onnxbridge.convert(tf.function(nested, input_signature=[VALUES, INTS, INTS]), "onnx")
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_ragged_inputs_and_outputs(levels):
+    """Each is the values and the row splits of its levels."""
+
+    def call(rows, factor):
+        return {"scaled": rows * factor, "padded": rows.to_tensor(), "sums": tf.reduce_sum(rows, -1)}
+
+    signature = [tf.RaggedTensorSpec([None] * (levels + 1), tf.float32), Spec([], name="factor")]
+    result = onnxbridge.convert(tf.function(call, input_signature=signature), "onnx")
+    splits = ["row_splits"] if levels == 1 else ["row_splits_0", "row_splits_1"]
+    assert [i.name for i in result.model.graph.input] == ["rows/values", *(f"rows/{s}" for s in splits), "factor"]
+    names = [o.name for o in result.model.graph.output]
+    assert {"padded", "scaled/values", *(f"scaled/{s}" for s in splits)} <= set(names)
+    assert result.report.agrees
+    for feed in result.report.feeds:
+        assert feed[f"rows/{splits[-1]}"][-1] == len(feed["rows/values"])

@@ -52,3 +52,11 @@ for _op in ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeA
 S("ScaleAndTranslate", images=f32(1, 5, 6, 3, dynamic=(1,)), size=fed([7, 4], np.int32), scale=fed([1.3, 0.7]), translation=fed([0.3, -1]), kernel_type="lanczos5")
 S("ScaleAndTranslate", images=f32(1, 5, 6, 3), size=[7, 4], scale=fed([1.3, 0.7]), translation=[0.3, -1.0], kernel_type="box", antialias=False)
 S("CombinedNonMaxSuppression", boxes=pos(1, 6, 1, 4, dynamic=(2,)), scores=pos(1, 6, 2), max_output_size_per_class=3, max_total_size=4, iou_threshold=0.5, score_threshold=0.2)
+for _dtype in (np.float32, np.float64):
+    _tiny = np.finfo(_dtype).smallest_subnormal
+    S("NextAfter", x1=fed([0, -0.0, 1, -1, 2.5, np.inf, -np.inf, np.nan, 1, 3, _tiny, -_tiny, np.finfo(_dtype).max], _dtype), x2=fed([1, -1, 2, 0, np.inf, 0, 0, 1, np.nan, 3, 0, 1, np.inf], _dtype))
+for _lower in (True, False):
+    for _adjoint in (True, False):
+        S("BandedTriangularSolve", matrix=pos(3, 5), rhs=f32(5, 2), lower=_lower, adjoint=_adjoint)
+        S("BandedTriangularSolve", matrix=pos(2, 2, 4, dtype=np.float64), rhs=f64(2, 4, 3), lower=_lower, adjoint=_adjoint)
+S("BandedTriangularSolve", matrix=pos(1, 4), rhs=f32(4, 2))

@@ -76,3 +76,4 @@ S("SparseReduceSum", input_indices=POINTS, input_values=f32(5), input_shape=SHAP
 for _op in ("a-b", "b-a", "intersection", "union"):
     S("DenseToDenseSetOperation", set1=fed([[10, 2, 30, 2, 5], [10, 9, 1, 9, 3]], np.int32), set2=fed([[4, 5, 10, 8, 9, 5], [1, 4, 1, 1, 5, 0]], np.int32), set_operation=_op)
     S("DenseToDenseSetOperation", set1=fed([[["b", "a"], ["é", "c"]]], object), set2=fed([[["c"], ["c"]]], object), set_operation=_op)
+S("UnicodeTranscode", input=fed(["héllo", "", "日本"], object), input_encoding="UTF-8", output_encoding="UTF-8")

@@ -85,6 +85,30 @@ def test_dilated_convolution_is_one_operator(name):
     assert found["Conv"] == 1 and not {"Reshape", "Slice"} & set(found)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("shape", [(None, None, 3), (None, 13, 3), (8, 9, 10, 3), (None, None, None, 3)])
+def test_dilated_convolution_between_spaces_and_batches(shape, padding):
+    """TensorFlow pads sizes that are not known to a multiple of the dilation, and crops the result."""
+    axes = len(shape) - 1
+    weights = tf.random.normal([3] * axes + [3, 4])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, *shape], name="x")])
+    def dilated(x):
+        def convolution(batches, spatial, padding):
+            return tf.nn.convolution(batches, weights, padding=padding)
+
+        return tf.compat.v1.nn.with_space_to_batch(x, [3] * axes, padding, convolution, filter_shape=weights.shape)
+
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, *(size or 11 for size in shape))).astype(np.float32)}
+    assert kinds(agree(dilated, feeds=feeds, rtol=1e-4)) == {"Transpose": 2, "Conv": 1}
+
+
+@pytest.mark.parametrize("shared", [None, [1, 2], [1]])
+def test_prelu_is_one_operator(shared):
+    found = kinds(agree(keras.Sequential([I((5, 6, 3)), layers.PReLU(shared_axes=shared, alpha_initializer="random_normal")])))
+    assert found == {"PRelu": 1}
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation(name):
     agree(keras.Sequential([I((50,)), layers.Activation(name)]))

@@ -23,6 +23,8 @@ from tests.frontends.tensorflow.samples import SAMPLES, Input, Sample
 
 # operators with separate tests, in this or another file
 TESTED_ELSEWHERE = {"ResourceGather", "ResourceGatherNd", "If", "Case", "While", "StatelessRandomGetAlg"}
+TESTED_ELSEWHERE |= {"RaggedTensorToVariant", "RaggedTensorFromVariant"}  # test_ragged.py
+TESTED_ELSEWHERE |= {"Dequantize", "QuantizeV2"}  # test_quantized_types.py
 TESTED_ELSEWHERE |= {"StringStrip", "StringLength", "Substr"}  # of onnxruntime-extensions: test_text.py
 TESTED_ELSEWHERE |= {o for o in rule if "TensorList" in o or "TensorArray" in o or "LookupTable" in o or rule[o].kind == "random"}
 

@@ -152,6 +152,71 @@ def test_sequence_lengths_of_dynamic_rnn():
     assert counts["LSTM"] == 1 and not counts["Loop"]
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("initial", [False, True])
+def test_state_that_is_concatenated(masked, initial):
+    """As TensorFlow 1 has it with `state_is_tuple=False`."""
+    v1 = tf.compat.v1
+    cell = L.LSTMCell(4)
+    cell.build((None, 5))
+
+    @tf.function(input_signature=[tf.TensorSpec([4, 6, 5]), tf.TensorSpec([4], tf.int32), tf.TensorSpec([4, 8])])
+    def joined(x, length, start):
+        more = {"initial_state": start} if initial else {"dtype": tf.float32}
+        outputs, state = v1.nn.dynamic_rnn(_JoinedCell(cell), x, sequence_length=length if masked else None, **more)
+        return {"outputs": outputs, "state": state}
+
+    counts = _agrees_with_v1(joined)
+    assert counts["LSTM"] == 1 and not counts["Loop"]
+
+
+def test_concatenated_state_of_another_cell():
+    """A loop stays one, and computes the same, if its cell is no LSTM or reads its state whole."""
+    w = tf.random.normal([5, 4])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 5]), tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, 8])])
+    def other(x, length, start):
+        states, whole, rows = start, start, tf.TensorArray(tf.float32, 6)
+        for i in tf.range(6):
+            a, b = tf.split(states, 2, 1)
+            rows = rows.write(i, states)
+            states = tf.concat([tf.sin(b) + x[:, i] @ w, a * tf.cos(b)], 1)
+            whole = tf.concat([whole[:, 3:], whole[:, :3]], 1) + states
+        return {"states": states, "whole": whole, "rows": rows.stack()}
+
+    assert _agrees_with_v1(other)["Loop"] == 1
+
+
+def _agrees_with_v1(function):
+    proto = onnxbridge.convert(function, "onnx", verify=False).model
+    rng = np.random.default_rng(0)
+    x, start = rng.normal(size=(4, 6, 5)).astype(np.float32), rng.normal(size=(4, 8)).astype(np.float32)
+    feeds = {"x": x, "length": np.array([6, 3, 1, 0], np.int32), "start": start}
+    expected = function(**{k: tf.constant(v) for k, v in feeds.items()})
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = dict(zip((o.name for o in proto.graph.output), session.run(None, feeds), strict=True))
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value.numpy(), rtol=1e-5, atol=1e-6)
+    return Counter(n.op_type for n in proto.graph.node)
+
+
+class _JoinedCell:
+    """An LSTM cell whose two states are one tensor."""
+
+    state_size, output_size = 8, 4
+
+    def __init__(self, cell):
+        self._cell = cell
+
+    def __call__(self, x, state, scope=None):
+        c, h = tf.split(state, 2, 1)
+        y, (h, c) = self._cell(x, [h, c])
+        return y, tf.concat([c, h], 1)
+
+    def zero_state(self, batch_size, dtype):
+        return tf.zeros([batch_size, 8], dtype)
+
+
 class _V1Cell:
     """A Keras cell under the interface of dynamic_rnn."""
 

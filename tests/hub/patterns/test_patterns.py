@@ -419,3 +419,28 @@ def test_batch_normalization_with_folded_weights(form):
 def test_similar_batch_normalizations_are_not_recognized(text, change):
     hub = onnxbridge.convert(batch_normalized(text, **change), "onnx", verify=False).hub
     assert "BatchNormalization" not in [node.op_type for node in hub.graph]
+
+
+PRELUS = {
+    "negated slope": "u = Relu(x) b = Neg(x) c = Relu(b) v = Neg(slope) d = Mul(v, c) y = Add(u, d)",
+    "negated last": "u = Relu(x) b = Neg(x) c = Relu(b) d = Mul(c, slope) e = Neg(d) y = Add(e, u)",
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (5,), (1,), (4, 1), (1, 5)])
+@pytest.mark.parametrize("text", PRELUS.values(), ids=PRELUS)
+def test_prelu(text, shape):
+    becomes(elementwise(text, slope=draw(*shape)), {"x": draw(4, 5)}, "PRelu")
+
+
+def test_prelu_with_a_constant_that_was_negated():
+    negative, text = draw(5), "u = Relu(x) b = Neg(x) c = Relu(b) d = Mul(c, w) y = Add(u, d)"
+    hub = becomes(elementwise(text, w=negative), {"x": draw(4, 5)}, "PRelu")
+    np.testing.assert_array_equal(hub.graph[0].inputs[1].const_value.numpy(), -negative)
+
+
+def test_no_prelu_of_slopes_that_extend_the_input():
+    stays(model(f"agraph (float[1,5] x) => (float[4,5] y) {{ {PRELUS['negated last']} }}", slope=draw(4, 5)))
+    stays(model("agraph (float[N,5] x, float[M,5] m) => (float[K,5] y) "
+                "{ u = Relu(x) b = Neg(x) c = Relu(b) v = Neg(m) d = Mul(v, c) y = Add(u, d) }"))  # fmt: skip
+    stays(elementwise("u = Relu(x) b = Neg(x) c = Relu(b) d = Mul(c, x) y = Add(u, d)"))

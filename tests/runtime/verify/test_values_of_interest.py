@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 import onnxbridge
 from onnxbridge.errors import VerificationError
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.hub.ir.values import SORTED
+from onnxbridge.hub.ir.values import ROWS, SORTED
 from onnxbridge.runtime.verify.samples.random_inputs import samples_for
 
 
@@ -133,6 +133,17 @@ def test_an_input_marked_as_sorted_is_sorted():
         value.meta[SORTED] = True
     for sample in samples_for(graph, 3):
         assert all((np.diff(v) >= 0).all() for v in sample.values())
+
+
+def test_row_splits_and_row_lengths_are_valid():
+    text = "g (int64[n] outer, int32[m] inner, int64[k] lengths, float[v,3] values) => (float[v,3] y) { y = Identity(values) }"
+    graph = onnx_files.from_proto(model_of(text)).graph
+    outer, inner, lengths, values = graph.inputs
+    outer.meta[ROWS], inner.meta[ROWS], lengths.meta[ROWS] = ("splits", inner, 1), ("splits", values, 0), ("lengths", values, 0)
+    for sample in samples_for(graph, 4):
+        for splits, end in ((sample["outer"], len(sample["inner"]) - 1), (sample["inner"], len(sample["values"]))):
+            assert splits[0] == 0 and splits[-1] == end and (np.diff(splits) >= 0).all()
+        assert sample["lengths"].sum() == len(sample["values"]) and (sample["lengths"] >= 0).all()
 
 
 def test_a_model_that_accepts_no_sample_asks_for_inputs(tmp_path):

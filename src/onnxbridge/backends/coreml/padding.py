@@ -25,6 +25,12 @@ def pads_of(auto_pad: str, pads: Any, x: Any, kernel: Sequence[int], strides: Se
     return explicit_pads(auto_pad, pads, sizes, kernel, strides, dilations)
 
 
+def is_same(auto_pad: str, x: Any, strides: Sequence[int] | None, dilations: Sequence[int] | None) -> bool:
+    """Whether the padding is that of MIL's pad_type `same` and depends on a dynamic size."""
+    dynamic = any(is_symbolic(n) for n in x.shape[2:])
+    return auto_pad == "SAME_UPPER" and dynamic and max(strides or (1,)) > 1 and max(dilations or (1,)) == 1
+
+
 def flat(pads: Pads) -> list[int]:
     """In MIL's order: before, after, before, after, ..."""
     return [int(p) for pair in zip(*pads, strict=True) for p in pair]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.decompositions.complex_numbers import pairs as complex_pairs
 from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
 from onnxbridge.hub.ir import provenance
-from onnxbridge.hub.ir.values import undetermined
+from onnxbridge.hub.ir.values import ROWS, undetermined
 from onnxbridge.lowering import Ref, lower, resolve
 
 DIRECTION = "TensorFlow to ONNX"
@@ -32,7 +32,8 @@ class Traced:
 
     `inputs` and `outputs` pair a name with a graph tensor; `shapes` are the inputs' shapes with names for dynamic sizes;
     `captures` pairs each captured tensor with its placeholder; `names` maps the id of a variable's handle to its name, and
-    `trainable` to whether it is trained. `function` is the concrete function that has the graph.
+    `trainable` to whether it is trained. `function` is the concrete function that has the graph. `partitions` names
+    the row splits among the inputs, what they partition, and by how much its size exceeds their last element.
     """
 
     graph: Any
@@ -44,6 +45,7 @@ class Traced:
     call: Callable[[list[Any]], list[Any]]
     trainable: Mapping[int, bool]
     function: Any
+    partitions: Sequence[tuple[str, str, int]] = ()
 
 
 class _Values(dict[Hashable, Any]):
@@ -96,6 +98,8 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
         values["input", name] = complex_pairs.split(op, made) if part else made
         bound[tensor.name] = Ref(("input", name))
         inputs.append(made)
+    for splits, partitioned, fewer in traced.partitions:
+        values["input", splits].meta[ROWS] = "splits", values["input", partitioned], fewer
     for external, internal in traced.captures:
         state = reader.constants
         if external.dtype == tf.resource:

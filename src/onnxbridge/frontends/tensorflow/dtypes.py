@@ -12,6 +12,7 @@ _NAMES = {
     "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE", "complex64": "COMPLEX64",
     "complex128": "COMPLEX128", "bool": "BOOL", "string": "STRING", "int8": "INT8", "int16": "INT16", "int32": "INT32",
     "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
+    "quint8": "UINT8", "qint8": "INT8", "quint16": "UINT16", "qint16": "INT16", "qint32": "INT32",
     "float8_e5m2": "FLOAT8E5M2", "float8_e4m3fn": "FLOAT8E4M3FN", "int4": "INT4", "uint4": "UINT4",
 }  # fmt: skip
 

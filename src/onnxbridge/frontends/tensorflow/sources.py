@@ -13,6 +13,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import graph_files, input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
+from onnxbridge.frontends.tensorflow.graph import ragged_inputs
 from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
 from onnxbridge.frontends.tensorflow.input_specs import Spec
 from onnxbridge.frontends.tensorflow.load_files import load
@@ -245,6 +246,8 @@ def _flat(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(result, (list, tuple)):
         for i, item in enumerate(result):
             yield from _flat(item, f"{path}/{i}" if path else f"output_{i}")
+    elif parts := ragged_inputs.components(result):
+        yield from ((f"{path or 'output_0'}/{name}", part) for name, part in parts)
     elif result is not None:
         yield path or "output_0", result
 
@@ -261,20 +264,19 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
 
     tensors = [t for t in function.inputs[: len(function.inputs) - len(function.captured_inputs)] if t.dtype != tf.resource]
     args, kwargs = function.structured_input_signature or _flat_signature(tensors)
-    flat = tf.nest.flatten((args, kwargs))
+    flat = tf.nest.flatten((args, kwargs), expand_composites=True)
     requested = [s for s in flat if isinstance(s, tf.TensorSpec)]
     if len(requested) != len(tensors):
-        raise UsageError(
-            "the function takes sparse or ragged tensors, which are not supported; pass one that takes dense tensors"
-        )
-    names = _unique([_input_name(kwargs, s, t) for s, t in zip(requested, tensors, strict=True)])
+        raise UsageError("the function takes values that are no tensors; pass one that takes tensors")
+    parts = ragged_inputs.input_names((args, kwargs), tensors)
+    names = _unique([part or _input_name(kwargs, s, t) for part, s, t in zip(parts, requested, tensors, strict=True)])
     declared = {n: Spec(input_specs.spec_of(s).shape, s.dtype) for n, s in zip(names, requested, strict=True)}
     found = input_specs.merged(declared, inputs, dynamic)
 
     def call(*values: Any) -> Any:
         rest = iter(values)
         packed = [next(rest) if isinstance(s, tf.TensorSpec) else s for s in flat]
-        a, k = tf.nest.pack_sequence_as((args, kwargs), packed)
+        a, k = tf.nest.pack_sequence_as((args, kwargs), packed, expand_composites=True)
         return function(*a, **k)
 
     own = function
@@ -286,12 +288,13 @@ def _concrete(function: Any, inputs: Any, dynamic: Any) -> Traced:
     if not outputs:
         raise UsageError("the function has no outputs; name tensors of its graph: function.prune(feeds=[...], fetches=[...])")
     if len(results) != len(outputs):
-        raise UsageError("the function returns sparse or ragged tensors, which are not supported; return dense tensors")
+        raise UsageError("the function returns values that are no tensors; return tensors")
     return Traced(
         own.graph, list(zip(names, tensors, strict=True)), input_specs.labelled(found, batched=False),
         list(zip(_unique(results, names), outputs, strict=True)), list(own.graph.captures),
         {id(v.handle): plain_name(v) for v in own.graph.variables},
         lambda arrays: [t for _, t in _flat(call(*arrays))], _trainable(own.graph), own,
+        list(ragged_inputs.partitions(names)),
     )  # fmt: skip
 
 

@@ -17,6 +17,10 @@ INTEGERS = frozenset({
 SORTED = "onnxbridge.sorted"
 """Key in a value's meta: its elements must be in ascending order along the last axis (segment ids, search boundaries)."""
 
+ROWS = "onnxbridge.row_partition"
+"""Key in a value's meta: (kind, values, fewer). The value partitions the first axis of `values`, less `fewer` (1 where these are
+the splits of inner rows), into rows. Its kind is "splits", ascending from 0 to that size, or "lengths", which add up to it."""
+
 
 def cast(op: Any, x: Any, dtype: ir.DataType) -> Any:
     """`x` cast to a dtype; `x` itself if it has that dtype."""

@@ -16,10 +16,13 @@ from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_concats import MergeConcats
 from onnxbridge.hub.passes.merge_constants import MergeConstants
+from onnxbridge.hub.passes.merge_reshapes import MergeReshapes
 from onnxbridge.hub.passes.recurrent.loop_trip_count import infer_trip_counts
 from onnxbridge.hub.passes.recurrent.merge_directions import merge_directions
 from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
+from onnxbridge.hub.passes.recurrent.split_states import split_states
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
+from onnxbridge.hub.passes.remove_requantization import remove_requantization
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
@@ -94,15 +97,17 @@ def clean(model: ir.Model) -> ir.Model:
     unused(model)
     RemoveIdentities()(model)
     infer_trip_counts(model)
+    split_states(model)
     recognize_rnn(model)
     merge_directions(model)
-    canonicalize(model, {"BatchNormalization"}.__contains__, outermost_first=True)
+    canonicalize(model, {"BatchNormalization", "PRelu"}.__contains__, outermost_first=True)
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)
     transpose_before_cast(model, names_in(model))
     push_transposes(model)
     decompose_batch_norm(model)
+    remove_requantization(model)
     unused(model)
     fuse_pads(model)
     passes = ir.passes.Sequential(
@@ -113,6 +118,7 @@ def clean(model: ir.Model) -> ir.Model:
         MergeConcats(),
         MergeConstants(),
         ConstantReshapes(),
+        MergeReshapes(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
     )

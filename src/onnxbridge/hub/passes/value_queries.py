@@ -38,7 +38,11 @@ def is_zero(value: ir.Value | None) -> bool:
     if known is not None:
         return not known.any()
     node = value.producer() if value is not None else None
-    return node is not None and node.op_type == "Expand" and not node.domain and is_zero(node.inputs[0])
+    if node is None or node.domain:
+        return False
+    if node.op_type == "ConstantOfShape":
+        return "value" not in node.attributes or not node.attributes["value"].as_tensor().numpy().any()
+    return node.op_type == "Expand" and is_zero(node.inputs[0])
 
 
 def is_used(value: ir.Value) -> bool:

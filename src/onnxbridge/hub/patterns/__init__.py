@@ -5,7 +5,7 @@ Each module has the patterns of one family of operators and the functions that b
 
 from __future__ import annotations
 
-from onnxbridge.hub.patterns import attention, batch_norm, gelu, norms, softplus, swish
+from onnxbridge.hub.patterns import attention, batch_norm, gelu, norms, prelu, softplus, swish
 from onnxbridge.hub.patterns.forms import canonicalize
 
-__all__ = ["attention", "batch_norm", "canonicalize", "gelu", "norms", "softplus", "swish"]
+__all__ = ["attention", "batch_norm", "canonicalize", "gelu", "norms", "prelu", "softplus", "swish"]

@@ -29,6 +29,7 @@ from onnxbridge.runtime.verify.samples.conditioning import well_conditioned
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varied, varied
+from onnxbridge.runtime.verify.samples.unusual_inputs import unusual_inputs
 from onnxbridge.runtime.verify.strength.planted_faults import measured_sensitivity
 from onnxbridge.runtime.verify.strength.weaknesses import Outputs, few_caught, unreached_branches
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
@@ -201,6 +202,17 @@ def compare_runners(
             drift.add(exact, lossy, jumping_shares(model, drift_cause, comparisons))
         for name, value in exact.items():
             measurements.add(name, value, lossy[name])
+    if not given and not sizes and not drift_cause and not random_names:
+        for what, feed in unusual_inputs(model.graph, inputs[-1], seed, bounds or {}):
+            try:
+                expected, actual = run(reference, feed), run(candidate, feed)
+            except VerificationError as e:
+                notes.append(f"not verified on {what}: {e}")
+                continue
+            derived = rounding.tolerances(expected) if rounding else tolerances or {}
+            for one in _compare_outputs(expected, actual, {}, derived, rtol=rtol, atol=atol):
+                if not one.passed:
+                    found.setdefault(one.name, []).append(replace(one, worst=None, notes=(*one.notes, f"on {what}")))
     weak = [runner.weak for runner in (reference, candidate) if runner.weak]
     if rounding is not None and rounding.fault:
         share = "the tolerance is a default" if rounding.reason else "the tolerance is derived from some of the inputs only"

@@ -4,7 +4,7 @@ from coremltools.converters.mil import Builder as mb
 
 from onnxbridge.backends.coreml.element_types import like
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.padding import extent, flat, pads_of
+from onnxbridge.backends.coreml.padding import extent, flat, is_same, pads_of
 from onnxbridge.backends.coreml.sizes import fixed, numbers
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.builder.auto_pad import split_padding
@@ -26,17 +26,20 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
     dilations, strides = dilations or (1,) * space, strides or (1,) * space
     if W.val is None and max(dilations) > 1:
         raise Unsupported("dilation with weights that are not constant", "make the weights constant")
-    pads = pads_of(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
+    if is_same(auto_pad, X, strides, dilations):
+        padding = {"pad_type": "same"}
+    else:
+        pads = pads_of(auto_pad, pads, X, numbers(W, "the kernel")[2:], strides, dilations)
+        padding = {"pad_type": "custom", "pad": flat(pads)}
     constant_bias = B is None or B.val is not None
     y = mb.conv(
         x=X,
         weight=W,
         bias=B if constant_bias else None,
         strides=strides,
-        pad_type="custom",
-        pad=flat(pads),
         dilations=dilations,
         groups=group,
+        **padding,
     )
     return y if constant_bias else _add_bias(y, B)
 

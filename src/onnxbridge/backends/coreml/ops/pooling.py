@@ -8,7 +8,7 @@ from coremltools.converters.mil.mil import types
 
 from onnxbridge.backends.coreml.element_types import cast, is_float, like, narrow
 from onnxbridge.backends.coreml.ops import rule
-from onnxbridge.backends.coreml.padding import extent, flat, pads_of
+from onnxbridge.backends.coreml.padding import extent, flat, is_same, pads_of
 from onnxbridge.backends.coreml.sizes import along, fixed, numbers
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
@@ -91,12 +91,14 @@ def _flat_indices(kernel_index, x, kernel, strides, dilations, begins, by_column
 def max_pool(
     X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None, outputs: Outputs
 ):  # fmt: skip
+    indices = len(outputs) > 1 and outputs[1]
+    x = X if is_float(X) else cast(X, types.fp32)  # int8 and uint8 are exact in float32
+    if not indices and is_same(auto_pad, X, strides, dilations):
+        return cast(mb.max_pool(x=x, kernel_sizes=kernel_shape, strides=strides, pad_type="same"), X.dtype)
     strides, dilations, begins, ends, extra_ends = _pooling_parameters(
         X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides
     )
-    indices = len(outputs) > 1 and outputs[1]
     ends = [e + m for e, m in zip(ends, extra_ends, strict=True)]
-    x = X if is_float(X) else cast(X, types.fp32)  # int8 and uint8 are exact in float32
     if not indices and max(dilations) == 1:
         y = mb.max_pool(x=x, kernel_sizes=kernel_shape, strides=strides, pad_type="custom", pad=flat((begins, ends)))
         return cast(y, X.dtype)
@@ -124,6 +126,11 @@ def _window_counts(X, kernel, strides, dilations, begins, ends, extra_ends, incl
 def average_pool(
     X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
 ):  # fmt: skip
+    if is_same(auto_pad, X, strides, dilations):
+        return mb.avg_pool(
+            x=X, kernel_sizes=kernel_shape, strides=strides, pad_type="same",
+            exclude_padding_from_average=not count_include_pad,
+        )  # fmt: skip
     strides, dilations, begins, ends, extra_ends = _pooling_parameters(
         X, auto_pad, ceil_mode, dilations, kernel_shape, pads, strides
     )

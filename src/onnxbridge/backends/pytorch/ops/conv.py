@@ -23,7 +23,8 @@ def conv(X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_sha
     kernel = W.shape[2:]
     sizes = X.shape[2:] if auto_pad.startswith("SAME") else ()
     before, after = pads_of(auto_pad, pads, sizes, kernel, strides, dilations)
-    if list(before) != list(after):
+    symmetric = all(isinstance(p, int) for p in (*before, *after)) and list(before) == list(after)
+    if not symmetric:
         X, before = F.pad(X, f_pad_order(before, after)), (0,) * rank
     return _CONV[rank](X, W, B, strides, tuple(before), dilations, group)
 

@@ -105,8 +105,11 @@ class GraphReader:
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
-            written = element_sizes(op.outputs[0])
-            inputs[0] = inputs[0] if written is None else written
+            written = written_item(op.outputs[0])
+            if written is not None and written.op.type == "RaggedTensorToVariant":
+                inputs[0], attrs["element_dtype"] = None, hub_dtype(written.op.inputs[-1].dtype)
+            elif written is not None:
+                inputs[0] = tuple(-1 if s is None else s for s in written.shape.as_list())
         elif op.type == "TensorArrayV3":
             attrs["element_shape"] = written_sizes(op)
         elif op.type in ("TensorArrayWriteV3", "TensorArrayScatterV3"):
@@ -236,20 +239,19 @@ def _is_more_specific(inputs_: Any, own: Any) -> bool:
     return any(o is None and g is not None for g, o in zip(inputs_.as_list(), own.as_list(), strict=True))
 
 
-def element_sizes(items: Any) -> tuple[int, ...] | None:
-    """The shape of the elements written into a list anywhere (-1 for unknown sizes), or None if none are."""
+def written_item(items: Any) -> Any:
+    """A tensor of known rank that is written into a list anywhere, or None if none is."""
     for op in items.consumers():
         at = [i for i, t in enumerate(op.inputs) if t is items]
         written = None
         if op.type in ("TensorListSetItem", "TensorListPushBack"):
-            shape = op.inputs[-1].shape
-            written = tuple(-1 if s is None else s for s in shape.as_list()) if shape.rank is not None else None
+            written = op.inputs[-1] if op.inputs[-1].shape.rank is not None else None
         elif op.type in LOOPS | CALLS:
             graph = function(op, op.get_attr("body" if op.type in LOOPS else "f").name)
-            written = next((found for i in at if (found := element_sizes(graph.inputs[i])) is not None), None)
+            written = next((found for i in at if (found := written_item(graph.inputs[i])) is not None), None)
         elif op.type in ("If", "StatelessIf"):
             graphs = [function(op, op.get_attr(a).name) for a in ("then_branch", "else_branch")]
-            branches = [element_sizes(g.inputs[i - 1]) for g in graphs for i in at]
+            branches = [written_item(g.inputs[i - 1]) for g in graphs for i in at]
             written = next((b for b in branches if b is not None), None)
         if written is not None:
             return written

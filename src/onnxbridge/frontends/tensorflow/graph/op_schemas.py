@@ -90,9 +90,15 @@ def array(proto: Any) -> np.ndarray[Any, Any]:
     dtype = tf.as_dtype(proto.dtype)
     shape = [d.size for d in proto.tensor_shape.dim]
     if proto.tensor_content and dtype != tf.string:
-        return np.frombuffer(proto.tensor_content, dtype.as_numpy_dtype).reshape(shape)
+        return _stored(np.frombuffer(proto.tensor_content, dtype.as_numpy_dtype)).reshape(shape)
     made: np.ndarray[Any, Any] = tf.make_ndarray(proto)
-    return strings.decoded(made) if dtype == tf.string else made
+    return strings.decoded(made) if dtype == tf.string else _stored(made)
+
+
+def _stored(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The integers of a quantized type, which are a field in NumPy."""
+    fields = array.dtype.names
+    return array[fields[0]] if fields else array
 
 
 def eager_array(tensor: Any) -> np.ndarray[Any, Any]:

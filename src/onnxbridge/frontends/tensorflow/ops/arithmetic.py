@@ -295,6 +295,19 @@ def population_count(op, x):
     return op.Cast(total, to=D.UINT8)
 
 
+@rule("NextAfter")
+def next_after(op, x1, x2):
+    """The next number after `x1` towards `x2`: as integers, the numbers of one sign are in order."""
+    bits = D.INT32 if x1.dtype == D.FLOAT else D.INT64
+    zero, smallest = _like(x1, 0), op.BitCast(np.array(1, bits.numpy()), to=x1.dtype)
+    away = op.Equal(op.Greater(x2, x1), op.Greater(x1, zero))
+    moved = op.Add(op.BitCast(x1, to=bits), op.Where(away, np.array(1, bits.numpy()), np.array(-1, bits.numpy())))
+    from_zero = op.Where(op.Greater(x2, zero), smallest, op.Neg(smallest))
+    moved = op.Where(op.Equal(x1, zero), from_zero, op.BitCast(moved, to=x1.dtype))
+    unordered = op.Or(op.IsNaN(x1), op.IsNaN(x2))
+    return op.Where(unordered, op.Add(x1, x2), op.Where(op.Equal(x1, x2), x2, moved))
+
+
 @rule("LeftShift")
 def left_shift(op, x, y):
     return _shift(op, x, y, "LEFT")

@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.values import rank
 from onnxbridge.rules import Outputs
 
@@ -17,15 +18,22 @@ def _truth(op, x):
     return x if x.dtype == ir.DataType.BOOL else op.Cast(x, to=ir.DataType.BOOL)
 
 
+def _branch(op, chosen, then_branch, else_branch, outputs):
+    known = constant_array(chosen)
+    if known is not None:  # such as the learning phase of Keras 2, a placeholder with a default
+        return (then_branch if known else else_branch)()
+    return op.If(chosen, then_branch=then_branch, else_branch=else_branch, outputs=len(outputs))
+
+
 @rule("If")
 def if_(op, cond, *, then_branch, else_branch, outputs: Outputs):
-    return op.If(_truth(op, cond), then_branch=then_branch, else_branch=else_branch, outputs=len(outputs))
+    return _branch(op, _truth(op, cond), then_branch, else_branch, outputs)
 
 
 @rule("Case")
 def case(op, branch_index, *, index, then_branch, else_branch, outputs: Outputs):
     chosen = op.Equal(branch_index, np.array(index, branch_index.dtype.numpy()))
-    return op.If(chosen, then_branch=then_branch, else_branch=else_branch, outputs=len(outputs))
+    return _branch(op, chosen, then_branch, else_branch, outputs)
 
 
 @rule("While")

@@ -60,8 +60,9 @@ def fused_resize_and_pad_conv2d(op, input, size, paddings, filter, *, resize_ali
 
 
 @rule("Conv3D")
-def conv3d(op, input, filter, *, strides, padding, data_format="NDHWC", dilations=(1, 1, 1, 1, 1)):
-    return _convolve(op, input, filter, strides, padding, (), data_format, dilations)
+def conv3d(op, input, filter, *, strides, padding, explicit_paddings=(), data_format="NDHWC", dilations=(1, 1, 1, 1, 1)):
+    """TensorFlow has no `explicit_paddings` here; dilated convolutions that it writes as several operators do."""
+    return _convolve(op, input, filter, strides, padding, explicit_paddings, data_format, dilations)
 
 
 @rule("Conv")

@@ -41,6 +41,19 @@ def matrix_triangular_solve(op, matrix, rhs, *, lower=True, adjoint=False):
     return factorizations.solve_triangular(op, _turned(op, matrix, adjoint), rhs, upper=lower == adjoint)
 
 
+@rule("BandedTriangularSolve")
+def banded_triangular_solve(op, matrix, rhs, *, lower=True, adjoint=False):
+    """The rows of `matrix` are the bands, with the diagonal first (lower) or last (upper)."""
+    bands = matrix.shape[-2]
+    if not isinstance(bands, int):
+        raise Unsupported("a number of bands that is known only when the model runs")
+    k = np.array([1 - bands, 0] if lower else [0, bands - 1])
+    zero, size = (op.constant(np.array(v, t)) for v, t in ((0, matrix.dtype.numpy()), (-1, np.int64)))
+    diagonals = matrix if bands > 1 else op.Squeeze(matrix, [-2])
+    full = matrix_diag_v3(op, diagonals, op.constant(k), size, size, zero, align="LEFT_RIGHT")
+    return matrix_triangular_solve(op, full, rhs, lower=lower, adjoint=adjoint)
+
+
 @rule("MatrixDeterminant")
 def matrix_determinant(op, input):
     """The product of the pivots, with the sign of the row swaps."""

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import known_array, known_ints
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import cast, rank
 
 D = ir.DataType
 _STORED = {(8, True): np.int8, (8, False): np.uint8, (16, True): np.int16, (16, False): np.uint16}
@@ -128,3 +128,78 @@ def fake_quant_with_min_max_vars(op, inputs, min, max, *, num_bits=8, narrow_ran
 @rule("FakeQuantWithMinMaxVarsPerChannel", limits=HALVES)
 def fake_quant_with_min_max_vars_per_channel(op, inputs, min, max, *, num_bits=8, narrow_range=False):
     return _fake_quantized(op, inputs, min, max, num_bits, narrow_range, rank(inputs) - 1)
+
+
+def _limits(dtype, narrow=False):
+    info = np.iinfo(dtype.numpy())
+    return float(info.min) + narrow, float(info.max)
+
+
+def _like(x, number):
+    return np.array(number, x.dtype.numpy())
+
+
+def _nearest(op, x):
+    """Rounded, halves away from zero."""
+    return op.Mul(op.Sign(x), op.Floor(op.Add(op.Abs(x), _like(x, 0.5))))
+
+
+def _steps(op, low, high, lowest, highest):
+    """The size of a step of a range, 0 for an empty one, and its lowest number in steps."""
+    size = op.Div(op.Sub(high, low), _like(low, highest - lowest))
+    empty = op.Equal(size, _like(size, 0))
+    return size, op.Where(empty, _like(size, 0), _nearest(op, op.Div(low, op.Where(empty, _like(size, 1), size))))
+
+
+def _channels(op, x, bound, axis):
+    return op.Reshape(bound, [-1 if i == axis else 1 for i in range(rank(x))]) if axis != -1 else op.Reshape(bound, [])
+
+
+@rule("Dequantize")
+def dequantize(op, input, min_range, max_range, *, mode="MIN_COMBINED", narrow_range=False, axis=-1, dtype=D.FLOAT):
+    lowest, highest = _limits(input.dtype, narrow_range and mode == "SCALED")
+    low, high = (_channels(op, input, v, axis) for v in (min_range, max_range))
+    x = op.Cast(input, to=D.FLOAT)
+    if mode == "SCALED":
+        scale = op.Div(high, np.float32(highest))
+        y = op.Mul(x, op.Max(scale, op.Div(low, np.float32(lowest))) if lowest else scale)
+    elif mode == "MIN_FIRST":
+        size, first = _steps(op, low, high, lowest, highest)
+        start = op.Where(op.Equal(size, np.float32(0)), low, op.Mul(first, size))
+        y = op.Add(op.Mul(op.Sub(x, np.float32(lowest)), size), start)
+    else:
+        half = (highest - lowest + 1) / 2 if lowest else 0.0
+        scale = op.Div(op.Sub(high, low), np.float32(highest - lowest))
+        y = op.Add(op.Mul(op.Add(x, np.float32(half)), scale), low)
+    return cast(op, y, dtype)
+
+
+@rule("QuantizeV2", limits="as TensorFlow computes it without oneDNN, whose kernels of 8 bits differ")
+def quantize_v2(
+    op, input, min_range, max_range, *, T, mode="MIN_COMBINED", round_mode="HALF_AWAY_FROM_ZERO", narrow_range=False, axis=-1,
+    ensure_minimum_range=0.01,
+):  # fmt: skip
+    """The quantized values, and the range that they cover."""
+    zero, one = np.float32(0), np.float32(1)
+    lowest, highest = _limits(T, narrow_range and mode == "SCALED")
+    widest = op.Max(op.Max(op.Abs(min_range), op.Abs(max_range)), one)
+    low = op.Min(min_range, zero)
+    high = op.Max(op.Max(max_range, op.Add(low, op.Mul(widest, np.float32(ensure_minimum_range)))), zero)
+    round_ = op.Round if round_mode == "HALF_TO_EVEN" else lambda x: _nearest(op, x)
+    if mode == "SCALED":
+        scale, _, low, high = _scale(op, low, high, lowest, highest)
+        low, high = op.Div(np.float32(lowest), scale), op.Div(np.float32(highest), scale)
+        least, most, scale = (_channels(op, input, v, axis) for v in (low, high, scale))
+        steps = round_(op.Mul(op.Max(op.Min(input, most), least), scale))
+    else:
+        least, most = (_channels(op, input, v, axis) for v in (low, high))
+        scale = op.Div(np.float32(highest - lowest), op.Sub(most, least))
+        if mode == "MIN_FIRST":
+            first = op.Sub(_nearest(op, op.Mul(least, scale)), np.float32(lowest))
+            steps = op.Sub(_nearest(op, op.Mul(input, scale)), first)
+            steps = op.Min(op.Max(steps, np.float32(lowest)), np.float32(highest))
+        else:
+            steps = op.Mul(op.Sub(op.Max(op.Min(input, most), least), least), scale)
+            half = np.float32((highest - lowest + 1) / 2)
+            steps = _nearest(op, op.Sub(steps, half)) if lowest else op.Floor(op.Add(steps, np.float32(0.5)))
+    return op.Cast(steps, to=T), low, high

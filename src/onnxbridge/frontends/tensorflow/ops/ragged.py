@@ -9,7 +9,7 @@ from onnxbridge.frontends.tensorflow.indices import vector64
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import MOST, known_ints
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
-from onnxbridge.hub.ir.values import cast, rank
+from onnxbridge.hub.ir.values import ROWS, SORTED, cast, rank
 
 D = ir.DataType
 
@@ -29,9 +29,30 @@ def _partition(op, kind, tensor, number):
     return rows, indices.columns(op, rows, splits), indices.largest(op, lengths)
 
 
-def _coordinates(op, kinds, tensors):
+def _mark(kinds, tensors, values):
+    """Say for verification which integers are valid."""
+    for i, (kind, tensor) in enumerate(zip(kinds, tensors, strict=True)):
+        inner = tensors[i + 1] if i + 1 < len(tensors) else values
+        if kind == "ROW_SPLITS":
+            size = inner, int(inner is not values and kinds[i + 1] == "ROW_SPLITS")
+            tensor.meta[ROWS] = "splits", *size
+            if (lengths := _summed_lengths(tensor)) is not None:
+                lengths.meta[ROWS] = "lengths", *size
+        elif kind == "VALUE_ROWIDS":
+            tensor.meta[SORTED] = True
+
+
+def _summed_lengths(splits):
+    """The lengths of rows of which splits are computed; None for other splits."""
+    concat = splits.producer()
+    sums = concat.inputs[-1].producer() if concat is not None and concat.op_type == "Concat" else None
+    return sums.inputs[0] if sums is not None and sums.op_type == "CumSum" else None
+
+
+def _coordinates(op, kinds, tensors, values):
     """The index of each value in the dense tensor, [n, axes], and the size of each axis."""
     kinds, tensors = list(kinds), list(tensors)
+    _mark(kinds, tensors, values)
     if kinds[0] == "FIRST_DIM_SIZE":
         number = vector64(op, tensors.pop(0))
         kinds.pop(0)
@@ -50,7 +71,7 @@ def _coordinates(op, kinds, tensors):
 @rule("RaggedTensorToTensor")
 def ragged_tensor_to_tensor(op, shape, values, default_value, row_partition_tensors, *, row_partition_types):
     """Rows are filled up with the default value; sizes that `shape` gives cut what is longer."""
-    at, sizes = _coordinates(op, row_partition_types, row_partition_tensors)
+    at, sizes = _coordinates(op, row_partition_types, row_partition_tensors, values)
     inner = op.Shape(values, start=1)
     wanted = known_ints(shape)
     kept = values
@@ -65,7 +86,7 @@ def ragged_tensor_to_tensor(op, shape, values, default_value, row_partition_tens
 
 @rule("RaggedTensorToSparse")
 def ragged_tensor_to_sparse(op, rt_nested_splits, rt_dense_values):
-    at, sizes = _coordinates(op, ["ROW_SPLITS"] * len(rt_nested_splits), rt_nested_splits)
+    at, sizes = _coordinates(op, ["ROW_SPLITS"] * len(rt_nested_splits), rt_nested_splits, rt_dense_values)
     if rank(rt_dense_values) == 1:
         return at, rt_dense_values, sizes
     inner = op.Shape(rt_dense_values, start=1)
@@ -106,6 +127,7 @@ def ragged_range(op, starts, limits, deltas, *, Tsplits=D.INT64):
 def ragged_gather(op, params_nested_splits, params_dense_values, indices_, *, OUTPUT_RAGGED_RANK):
     """Rows by index. Indices of more than one axis make the outer levels, whose rows all have the same length."""
     dtype = params_nested_splits[0].dtype
+    _mark(["ROW_SPLITS"] * len(params_nested_splits), params_nested_splits, params_dense_values)
     found, number = [], None
     for axis in range(rank(indices_) - 1):
         outer, length = op.Shape(indices_, end=axis + 1), op.Shape(indices_, start=axis + 1, end=axis + 2)
@@ -119,3 +141,30 @@ def ragged_gather(op, params_nested_splits, params_dense_values, indices_, *, OU
         at, _, own = indices.ranges(op, starts, lengths)
         found.append(own)
     return (*(cast(op, s, dtype) for s in found), op.Gather(params_dense_values, at, axis=0))
+
+
+@rule("RaggedTensorToVariant", limits="one level of rows")
+def ragged_tensor_to_variant(op, rt_nested_splits, rt_dense_values, *, batched_input):
+    """A sequence of the rows, or a tensor that is one row."""
+    if not batched_input and not rt_nested_splits:
+        return rt_dense_values
+    if not batched_input or len(rt_nested_splits) != 1:
+        raise Unsupported(f"a list of ragged tensors with {len(rt_nested_splits)} levels of rows")
+    _mark(["ROW_SPLITS"], rt_nested_splits, rt_dense_values)
+    splits = vector64(op, rt_nested_splits[0])
+    lengths = op.Sub(op.Slice(splits, [1], [MOST], [0]), op.Slice(splits, [0], [-1], [0]))
+    return op.SplitToSequence(rt_dense_values, lengths, axis=0)
+
+
+@rule("RaggedTensorFromVariant", limits="one level of rows, at least one row")
+def ragged_tensor_from_variant(op, encoded_ragged, *, input_ragged_rank, output_ragged_rank, Tvalues, Tsplits=D.INT64):
+    if not isinstance(encoded_ragged.type, ir.SequenceType) and not output_ragged_rank:
+        return encoded_ragged
+    if output_ragged_rank != 1 or input_ragged_rank > 0 or not isinstance(encoded_ragged.type, ir.SequenceType):
+        raise Unsupported(f"a ragged tensor with {output_ragged_rank} levels of rows from a list")
+
+    def body(i, condition):
+        return condition, op.Shape(op.SequenceAt(encoded_ragged, i), start=0, end=1)
+
+    lengths = op.Squeeze(op.Loop(op.SequenceLength(encoded_ragged), np.array(True), body=body, outputs=1), [1])
+    return cast(op, indices.splits_of(op, lengths), Tsplits), op.ConcatFromSequence(encoded_ragged, axis=0)

@@ -1,6 +1,7 @@
 """Lists of tensors (TensorArray, and stacks of loops) as one tensor with the elements along its first axis.
 
-Element sizes that are unknown when a list is created are 0, and are set by the first element written.
+Element sizes that are unknown when a list is created are 0, and are set by the first element written. A list of the rows of a
+ragged tensor, which have different lengths, is a sequence.
 """
 
 import numpy as np
@@ -45,8 +46,17 @@ def _fitted(op, items, item):
     )
 
 
+def is_rows(items):
+    """Whether a list has the rows of a ragged tensor."""
+    return isinstance(items.type, ir.SequenceType)
+
+
 @rule("TensorListReserve")
-def tensor_list_reserve(op, element_shape, num_elements, *, element_dtype, shape_type=None):
+def tensor_list_reserve(op, element_shape=None, num_elements=None, *, element_dtype, shape_type=None):
+    """Without an element shape, the list gets rows of a ragged tensor."""
+    if element_shape is None:
+        empty = op.Expand(np.zeros((), element_dtype.numpy()), _scalar(op, num_elements))
+        return op.SplitToSequence(empty, np.array(1, np.int64))
     return _zeros(op, num_elements, _element(op, element_shape), element_dtype)
 
 
@@ -57,16 +67,18 @@ def empty_tensor_list(op, element_shape, max_num_elements, *, element_dtype, sha
 
 @rule("TensorListFromTensor")
 def tensor_list_from_tensor(op, tensor, element_shape):
-    return op.Identity(tensor)
+    return tensor if is_rows(tensor) else op.Identity(tensor)
 
 
 @rule("TensorListStack")
-def tensor_list_stack(op, input_handle, element_shape, *, element_dtype, num_elements=-1):
+def tensor_list_stack(op, input_handle, element_shape, *, element_dtype=None, num_elements=-1):
     return input_handle
 
 
 @rule("TensorListGetItem")
-def tensor_list_get_item(op, input_handle, index, element_shape, *, element_dtype):
+def tensor_list_get_item(op, input_handle, index, element_shape, *, element_dtype=None):
+    if is_rows(input_handle):
+        return op.SequenceAt(input_handle, index)
     return op.Gather(input_handle, index, axis=0)
 
 
@@ -77,6 +89,8 @@ def tensor_list_gather(op, input_handle, indices, element_shape, *, element_dtyp
 
 @rule("TensorListSetItem")
 def tensor_list_set_item(op, input_handle, index, item, *, resize_if_index_out_of_bounds=False):
+    if is_rows(input_handle):
+        return op.SequenceInsert(op.SequenceErase(input_handle, index), item, index)
     items = _fitted(op, input_handle, item)
     at = _scalar(op, index)
     if resize_if_index_out_of_bounds:
@@ -98,6 +112,8 @@ def tensor_list_pop_back(op, input_handle, element_shape, *, element_dtype):
 
 @rule("TensorListLength")
 def tensor_list_length(op, input_handle):
+    if is_rows(input_handle):
+        return op.Cast(op.SequenceLength(input_handle), to=ir.DataType.INT32)
     return op.Cast(op.Squeeze(op.Shape(input_handle, start=0, end=1), [0]), to=ir.DataType.INT32)
 
 

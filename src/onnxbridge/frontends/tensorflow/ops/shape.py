@@ -118,6 +118,8 @@ def tile(op, input, multiples):
 
 @rule("Shape")
 def shape(op, input, *, out_type=ir.DataType.INT32):
+    if isinstance(input.type, ir.SequenceType):  # the rows of a ragged tensor
+        return _as(op, op.Reshape(op.SequenceLength(input), [1]), out_type)
     return _as(op, op.Shape(input), out_type)
 
 
@@ -154,7 +156,7 @@ def broadcast_to(op, input, shape):
 
 @rule("ZerosLike")
 def zeros_like(op, x):
-    return op.Expand(np.zeros((), x.dtype.numpy()), op.Shape(x))
+    return op.ConstantOfShape(op.Shape(x), value=ir.tensor(np.zeros(1, x.dtype.numpy()), dtype=x.dtype))
 
 
 @rule("OnesLike")

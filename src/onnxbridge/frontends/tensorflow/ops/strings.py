@@ -46,6 +46,18 @@ _case_rule("StringLower", "LOWER")
 _case_rule("StringUpper", "UPPER")
 
 
+@rule("UnicodeTranscode", limits="from UTF-8 to UTF-8, without control characters to replace")
+def unicode_transcode(
+    op, input, *, input_encoding, output_encoding, errors="replace", replacement_char=65533, replace_control_characters=False
+):
+    """ONNX's strings are valid UTF-8, in which there is nothing to replace."""
+    if input_encoding.upper() not in ("UTF-8", "UTF8") or output_encoding != "UTF-8":
+        raise Unsupported(f"strings as {output_encoding} of {input_encoding}")
+    if replace_control_characters:
+        raise Unsupported("replacement of control characters", "tf.strings.regex_replace can replace them")
+    return op.Identity(input)
+
+
 @rule("StringJoin")
 def string_join(op, inputs, *, separator=""):
     y = inputs[0]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxbridge.errors import VerificationError
 from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Arrays, Runner, run
-from onnxbridge.runtime.verify.samples.random_inputs import Bounds
+from onnxbridge.runtime.verify.samples.random_inputs import Bounds, row_splits
 from onnxbridge.runtime.verify.samples.sizes import draw_samples, dynamic
 
 ResultCache = deque[tuple[Arrays, Mapping[str, Any]]]
@@ -39,27 +39,51 @@ def accepted_samples(
     if all(map(fits, plain)):
         return plain, [*others, f"the model's own constants are not among the inputs, since {reference.title} fails on them"]
     for what, change in _SIMPLER_VALUES if guess else ():
-        changed = [{k: change(v) if isinstance(v, np.ndarray) else v for k, v in feed.items()} for feed in plain]
+        changed = [change(feed) for feed in plain]
         if all(map(fits, changed)):
             return changed, [*others, f"{what}, since {reference.title} fails on others"]
     return made, notes
 
 
-def _if_integers(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda v: np.asarray(change(v)) if v.dtype.kind in "iu" else v
+def _each(change: Callable[[Any], Any], kinds: str) -> Callable[[Arrays], dict[str, Any]]:
+    """A change of each array of these kinds of dtypes."""
+
+    def of_feed(feed: Arrays) -> dict[str, Any]:
+        changes = {k: np.asarray(change(v)) for k, v in feed.items() if isinstance(v, np.ndarray) and v.dtype.kind in kinds}
+        return {**feed, **changes}
+
+    return of_feed
 
 
 def _small(value: Any) -> Any:
     """Integers become 0, floating-point numbers lie between 0 and 1."""
-    if value.dtype.kind in "iu":
-        return np.zeros_like(value)
-    return np.asarray(np.clip(np.abs(value), 0.01, 0.99).astype(value.dtype)) if value.dtype.kind == "f" else value
+    return np.zeros_like(value) if value.dtype.kind in "iu" else np.clip(np.abs(value), 0.01, 0.99).astype(value.dtype)
 
 
-_SIMPLER_VALUES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("integers ascend", _if_integers(lambda v: np.sort(v) if v.ndim else v)),
-    ("integers are 1 and more", _if_integers(lambda v: np.maximum(v, v.dtype.type(1)))),
-    ("integers are 0 and other numbers between 0 and 1", _small),
+def _rows(feed: Arrays) -> dict[str, Any]:
+    """Vectors of integers become the row splits of the elements along the first axis of another input."""
+    rng = np.random.default_rng(0)
+    end = next((len(v) for v in feed.values() if isinstance(v, np.ndarray) and v.ndim and not _is_vector(v)), None)
+    end = next((len(v) for v in feed.values() if np.ndim(v)), 0) if end is None else end
+    return {k: row_splits(rng, len(v), end).astype(v.dtype) if _is_vector(v) else v for k, v in feed.items()}
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
+
+
+def _lengths(feed: Arrays) -> dict[str, Any]:
+    """The same as the lengths of the rows."""
+    longer = {k: np.append(v, v[:1]) if _is_vector(v) else v for k, v in feed.items()}
+    return {k: np.diff(v).astype(v.dtype) if _is_vector(v) else v for k, v in _rows(longer).items()}
+
+
+_SIMPLER_VALUES: tuple[tuple[str, Callable[[Arrays], dict[str, Any]]], ...] = (
+    ("integers ascend", _each(lambda v: np.sort(v) if v.ndim else v, "iu")),
+    ("integers are the splits of rows", _rows),
+    ("integers are the lengths of rows", _lengths),
+    ("integers are 1 and more", _each(lambda v: np.maximum(v, v.dtype.type(1)), "iu")),
+    ("integers are 0 and other numbers between 0 and 1", _each(_small, "iuf")),
 )
 """Conditions that inputs may have to meet without a trace in the graph."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.values import SORTED
+from onnxbridge.hub.ir.values import ROWS, SORTED
 
 # By operator, the inputs whose elements it passes on unchanged; None for all inputs.
 _PASSING_INPUTS: Mapping[str, tuple[int, ...] | None] = {
@@ -37,9 +37,23 @@ def uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
 
 def must_be_sorted(value: ir.Value) -> bool:
     """Whether the graph needs the input sorted in ascending order."""
-    if value.meta.get(SORTED):
-        return True
-    return any(v.meta.get(SORTED) for node, i in uses(value) for v in _passed_on_to(node, i))
+    return any(v.meta.get(SORTED) for v in _copies(value))
+
+
+def row_partition(value: ir.Value, sizes: Sizes) -> tuple[str, int] | None:
+    """How the graph partitions elements into rows by this input, "splits" or "lengths", and their number; None for others."""
+    for v in _copies(value):
+        if ROWS in v.meta:
+            kind, values, fewer = v.meta[ROWS]
+            size = _size_at(values, 0, sizes)
+            return None if size is None else (kind, max(0, size - fewer))
+    return None
+
+
+def _copies(value: ir.Value) -> Iterator[ir.Value]:
+    """An input, and the values that contain its elements unchanged."""
+    yield value
+    yield from (v for node, i in uses(value) for v in _passed_on_to(node, i))
 
 
 def _passed_on_to(node: ir.Node, i: int) -> list[ir.Value]:

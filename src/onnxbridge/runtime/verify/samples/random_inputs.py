@@ -17,9 +17,14 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
-from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, uses
+from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, row_partition, uses
 from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
-from onnxbridge.runtime.verify.samples.values_of_interest import thresholds_by_column, values_of_interest, vocabulary
+from onnxbridge.runtime.verify.samples.values_of_interest import (
+    not_finite,
+    thresholds_by_column,
+    values_of_interest,
+    vocabulary,
+)
 
 Shape = tuple[int | str | None, ...]
 Bounds = Mapping[str, tuple[int, int | None]]
@@ -192,6 +197,10 @@ def _random_tensor(
             special_values = [text for text in special_values if text]
         _insert(rng, strings, special_values, sample, 2)
         return strings.reshape(shape)
+    if dtype.is_integer() and len(shape) == 1 and (rows := row_partition(value, sizes)) is not None:
+        splits = rows[0] == "splits"
+        found = row_splits(rng, shape[0] + (not splits), rows[1])
+        return (found if splits else np.diff(found)).astype(dtype.numpy())
     if dtype.is_integer():
         low, high, index = integer_range(value, sizes)
         integers: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
@@ -211,6 +220,8 @@ def _random_tensor(
         flat[positions] = numbers[np.arange(positions.size) % numbers.size]
     made = np.asarray(values_drawn.astype(dtype.numpy()))
     _insert(rng, made.reshape(-1), special_values, sample, 4)
+    if edges and special:
+        _insert(rng, made.reshape(-1), not_finite(value), sample, 4)
     for column, values in (thresholds_by_column(value) if special and made.ndim else {}).items():
         if column < made.shape[-1]:
             made[..., column] = _with_values(rng, made[..., column], values, sample)
@@ -219,6 +230,13 @@ def _random_tensor(
     if must_be_sorted(value) and made.ndim:
         made.sort(axis=-1)
     return made
+
+
+def row_splits(rng: np.random.Generator, count: int, end: int) -> np.ndarray[Any, Any]:
+    """`count` ascending integers from 0 to `end`; rows may be empty."""
+    found = np.sort(rng.integers(0, end + 1, count))
+    found[:1], found[-1:] = 0, end
+    return found
 
 
 def _insert(rng: np.random.Generator, flat: np.ndarray[Any, Any], values: Sequence[Any], sample: int, every: int) -> None:

@@ -1,0 +1,48 @@
+"""Inputs with NaN and infinities, and empty inputs, for models whose operators define what they compute of them.
+
+The standard leaves open what Relu or MaxPool make of NaN, and runtimes differ. IEEE 754 defines arithmetic and comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
+from onnxbridge.runtime.verify.samples.sizes import dynamic, sizes_of
+
+_MOVING = frozenset({
+    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Slice", "Gather", "Concat", "Split", "Tile",
+    "Shape", "Constant", "ConstantOfShape", "Where",
+})  # fmt: skip
+_IEEE = _MOVING | {
+    "Abs", "Neg", "Add", "Sub", "Mul", "Div", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Reciprocal", "IsNaN", "IsInf", "Equal",
+    "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "Xor", "ReduceSum",
+}  # fmt: skip
+_OF_EMPTY = _IEEE | {
+    "Relu", "Clip", "Max", "Min", "Sign", "Cast", "Tanh", "Sigmoid", "Erf", "Pow", "Sin", "Cos", "Round", "ReduceProd", "MatMul",
+    "CumSum", "Softmax", "LogSoftmax",
+}  # fmt: skip
+NOT_FINITE = (np.nan, np.inf, -np.inf)
+
+
+def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds: Bounds) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is unusual, and such inputs, as far as all operators of the graph are defined on them."""
+    operators = {node.op_type if not node.domain else node.domain for node in graph.all_nodes()}
+    floating = [v.name or "" for v in graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
+    if operators <= _IEEE and floating and all(isinstance(sample[name], np.ndarray) for name in floating):
+        rng = np.random.default_rng(seed)
+        yield "inputs with NaN and infinities", {**sample, **{name: _with_not_finite(rng, sample[name]) for name in floating}}
+    if operators <= _OF_EMPTY and dynamic(graph) and not any(low for low, _ in bounds.values()):
+        yield "empty inputs", samples_for(graph, 1, seed, dict.fromkeys(sizes_of(graph, sample), (0, 0)))[0]
+
+
+def _with_not_finite(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy with NaN and infinities at a quarter of its elements."""
+    made = array.copy()
+    positions = rng.permutation(made.size)[: -(-made.size // 4)]
+    made.reshape(-1)[positions] = np.resize(NOT_FINITE, positions.size)
+    return made

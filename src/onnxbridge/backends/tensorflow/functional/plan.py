@@ -96,7 +96,7 @@ def _is_layers(result: Any) -> bool:
     """Whether a result is computed by layers only."""
     if isinstance(result, Item):
         return _is_layers(result.call)
-    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.inputs)))
+    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.operands)))
 
 
 def _replaced(results: Sequence[Result]) -> tuple[ir.Node, ...]:
@@ -185,14 +185,3 @@ def _components(before: Mapping[int, Iterable[int]]) -> list[list[int]]:
                     on_stack.difference_update(part)
                     found.append(part)
     return found
-
-
-def values_in(result: Result | Any) -> Iterator[ir.Value]:
-    """The hub values that a result is computed from, weights not included."""
-    if isinstance(result, ir.Value):
-        yield result
-    elif isinstance(result, Item):
-        yield from values_in(result.call)
-    elif isinstance(result, Expression):
-        for item in result.inputs:
-            yield from values_in(item)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,13 +107,14 @@ def _recurrent(
         **({"go_backwards": True} if direction == "reverse" else {}), **dtype_config(X),
     }  # fmt: skip
     x = _batch_first(X)
-    states = [_state(v, i) for i in range(2 if both else 1) for v in given]
+    states = tuple(_state(v, i) for i in range(2 if both else 1) for v in given)
+    named = {"initial_state": states} if states else {}
     sides = tuple(w for i in range(2 if both else 1) for w in _weights(kind, W, R, B, i, units))
     if both:
         wrapped = Expression(kind.kind, (), config)
-        call = Expression("Bidirectional", (x, *states), {}, sides, wrapped=wrapped)
+        call = Expression("Bidirectional", (x,), {}, sides, named, wrapped=wrapped)
     else:
-        call = Expression(kind.kind, (x, *states), config, sides)
+        call = Expression(kind.kind, (x,), config, sides, named)
     rows = _rows(node, Item(call, 0) if several else call, direction) if has_rows else None
     found: list[Result | None] = [rows]
     for i, needed in enumerate(has_states):
@@ -162,9 +163,7 @@ def _without_squeeze(output: ir.Value, state: Any) -> Result:
 
 def _replacing(result: Any, nodes: tuple[ir.Node, ...]) -> Result:
     """The result, as that of the last of these nodes."""
-    if isinstance(result, Item):
-        return Item(result.call, result.index, nodes)
-    return Expression(result.kind, result.inputs, result.config, result.weights, result.as_list, nodes, result.wrapped)
+    return replace(result, replaces=nodes)
 
 
 def _squeeze_after(output: ir.Value, axis: int) -> ir.Node | None:

@@ -1,0 +1,113 @@
+"""A built model as a readable Python file with its weights; it imports nothing but keras and numpy.
+
+Names are generated and values are written as literals, so nothing in the model can inject code.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from onnxbridge import frameworks
+from onnxbridge.backends.tensorflow.codegen.statements import Statements
+from onnxbridge.backends.tensorflow.functional.build import keras_defaults
+from onnxbridge.backends.tensorflow.functional.model import KerasModel
+from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
+from onnxbridge.formats.python_source.line_breaking import lines, quoted
+
+WEIGHTS = ".weights.h5"
+_LOAD = '''
+
+def load(weights=None):
+    """Return the model with the weights of `weights`, by default the .weights.h5 file next to this one."""
+    model = build()
+    model.load_weights(weights or os.path.splitext(os.path.abspath(__file__))[0] + ".weights.h5")
+    return model
+'''
+_RESERVED = ("keras", "layers", "ops", "np", "os", "build", "load", "model")
+
+
+def written(path: Path) -> list[Path]:
+    """The files that are written for a path: the source, and its weights."""
+    mark = ".failed" if path.suffix == ".failed" else ""  # the suffix that `convert` adds if verification failed
+    stem = path.with_suffix("") if mark else path
+    return [stem.with_suffix(kind + mark) for kind in (".py", WEIGHTS)]
+
+
+def save(artifact: Any, path: Path) -> list[Path]:
+    """Write the `.py` file and its `.weights.h5`.
+
+    Raises:
+        ConversionError: if the model has something that cannot be written as source.
+    """
+    try:
+        text = source_of(artifact)
+    except Unsupported as e:
+        raise ConversionError("TensorFlow model to source", [Problem("emit", e.reason, e.hint, (SourceLocation(),))]) from e
+    code, weights = written(path)
+    code.write_text(text, encoding="ascii")
+    with frameworks.quiet(), tempfile.TemporaryDirectory(dir=weights.parent) as folder:
+        model = _executed(code)["build"]()
+        for layer in artifact.layers:
+            if layer.weights:
+                model.get_layer(layer.name).set_weights(layer.get_weights())
+        named = Path(folder, f"net{WEIGHTS}")  # Keras requires the suffix
+        model.save_weights(str(named))
+        named.replace(weights)
+    return [code, weights]
+
+
+def _executed(code: Path) -> dict[str, Any]:
+    """The names that the written file defines."""
+    found: dict[str, Any] = {"__name__": "net", "__file__": str(code)}
+    exec(compile(code.read_text(encoding="ascii"), str(code), "exec"), found)
+    return found
+
+
+def opened(artifact: Any, path: Path) -> Any:
+    """The model loaded from the written files as a function of the inputs in order."""
+    with frameworks.quiet(), keras_defaults():
+        model = _executed(path)["load"]()
+
+    def call(inputs: Sequence[Any]) -> Any:
+        return model(inputs[0] if len(inputs) == 1 else list(inputs))
+
+    return call
+
+
+def source_of(artifact: Any) -> str:
+    """The source of the model.
+
+    Raises:
+        Unsupported: if it has something that cannot be written as source.
+    """
+    if not isinstance(artifact, KerasModel):
+        raise Unsupported(f"the result is no functional Keras model: {artifact.reason}", "write a SavedModel, without a suffix")
+    several = len(artifact.inputs) > 1
+    names = artifact.keywords if several else ("inputs",)
+    statements = Statements(artifact.built_calls, list(zip(artifact.inputs, names, strict=True)), artifact.outputs, _RESERVED)
+    body = [f"{statements.name(t)} = {_input(t)}" for t in artifact.inputs] + statements.lines()
+    inputs, outputs = (", ".join(map(statements.name, tensors)) for tensors in (artifact.inputs, artifact.outputs))
+    outputs = f"({outputs})" if len(artifact.outputs) > 1 else outputs
+    body += ["", f"return keras.Model({f'[{inputs}]' if several else inputs}, {outputs}, name={quoted(artifact.name)})"]
+    libraries = [name for name in ("layers", "ops") if any(f"{name}." in line for line in body)]
+    imports = ["import os", "", "import keras", *(["import numpy as np"] if statements.expressions.uses_numpy else [])]
+    imports += [f"from keras import {', '.join(libraries)}"] if libraries else []
+    return "\n".join([
+        f"# The model {ascii(artifact.name)}, written by onnxbridge.",
+        *lines([f"# Inputs: {', '.join(map(ascii, artifact.hub_inputs))}"]),
+        *lines([f"# Outputs: {', '.join(map(ascii, artifact.hub_outputs))}"]),
+        "# `load()` returns it with its weights.", "", *imports, "", "",
+        "def build():", '    """Return the model with new weights."""', *lines(body, 4), _LOAD,
+    ])  # fmt: skip
+
+
+def _input(tensor: Any) -> str:
+    shape = tuple(tensor.shape)
+    size = repr(shape[1:]) if shape and shape[0] is None else f"batch_shape={shape!r}"
+    dtype = "" if tensor.dtype == "float32" else f", dtype={quoted(tensor.dtype)}"
+    return f"keras.Input({size}, name={quoted(tensor.name)}{dtype})"

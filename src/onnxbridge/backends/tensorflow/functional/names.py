@@ -32,11 +32,22 @@ def plain_name(name: str) -> str:
 
 def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:
     """The name for a layer: the path of its weights in the source, else the node's own name, else its kind."""
-    for value in weights:
-        name = value.name or ""
-        scope, _, _ = name.rpartition("/" if "/" in name else ".")
-        if scope and not COMPUTED.fullmatch(name) and not is_generated_name(name):
-            return scope
+    paths = [path for value in weights if (path := _path(value.name or ""))]
+    if paths:
+        first = paths[0][:-1]
+        if kind == "MultiHeadAttention":  # its weights belong to several modules
+            first = next((first[:i] for i in range(len(first), 0, -1) if all(p[:i] == first[:i] for p in paths)), first)
+        # "linear.weight.transpose" is of the module of "linear.bias"
+        return "".join(min((p[:-1] for p in paths if first[: len(p) - 1] == p[:-1]), key=len, default=first)).strip("./")
     location = source_locations.read(node)
     named = location.scope if weights and location.scope else location.node
     return named or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.removeprefix("ops.")).lower()
+
+
+def _path(name: str) -> list[str]:
+    """The parts of the name of a weight, each with the sign before it; empty if it has one part, or was not given by the user."""
+    if COMPUTED.fullmatch(name) or is_generated_name(name):
+        return []
+    separator = "/" if "/" in name else "."
+    first, *rest = name.split(separator)
+    return [first, *(f"{separator}{part}" for part in rest)] if rest else []

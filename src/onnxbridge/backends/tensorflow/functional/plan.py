@@ -22,6 +22,9 @@ _BY_KERAS = frozenset({
     "string",
 })  # fmt: skip
 
+_FIRST = ("Attention",)
+"""Operators whose layers replace what is before them, too."""
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -61,7 +64,7 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
-    for node in nodes:
+    for node in sorted(nodes, key=lambda n: n.op_type not in _FIRST):
         results = _results(node) if node not in taken else None
         if results is not None and (functions or all(map(_is_layers, results))):
             replaced = _replaced(results)

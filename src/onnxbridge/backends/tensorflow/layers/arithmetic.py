@@ -53,9 +53,9 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
     """An operator that is a merging layer on two activations of the same shape, else a function."""
 
     def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
-        if kind == "Add" and not _adds_right(A, B):
+        if kind == "Add" and not adds_right(A, B):
             A, B = B, A
-            if not _adds_right(A, B):
+            if not adds_right(A, B):
                 return None
         known_ranks = rank(A) == rank(B) >= 2 and A.const_value is None and B.const_value is None and is_float(A, B)
         if known_ranks and A is not B and same_size(A, B):
@@ -65,7 +65,7 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
     return call
 
 
-def _adds_right(a: ir.Value, b: ir.Value) -> bool:
+def adds_right(a: ir.Value, b: ir.Value) -> bool:
     """Whether Keras's `add` broadcasts `b` as ONNX does.
 
     Where one axis only of `b` is longer than 1 and as long as the last axis of `a`, or else its axis 1, Keras adds `b` along that

@@ -1,0 +1,87 @@
+"""Follows the elements of values through operators that only move them: transposes, reshapes and selections.
+
+An array of distinct numbers takes the value's place, once at each of two sets of numbers for the dynamic sizes. Where its elements
+end up proves what the operators do, whatever their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxbridge.hub.ir.fold import constant_array, evaluate
+
+Array = np.ndarray[Any, Any]
+_MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Slice", "Gather", "Split"})
+_PRIMES = (3, 5, 7, 11, 13, 17), (7, 3, 11, 5, 17, 13)
+_MAX_ELEMENTS = 1 << 25
+_MAX_NODES = 12
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers for the dynamic sizes of a graph, by name."""
+
+    numbers: Mapping[str, int]
+
+    def of(self, value: ir.Value) -> tuple[int, ...] | None:
+        """The shape of a value in numbers; None if a size has no name, or the value is too large to follow."""
+        if value.shape is None:
+            return None
+        found = [d if isinstance(d, int) else self.numbers.get(d.value or "") for d in value.shape]
+        shape = tuple(d for d in found if d is not None)
+        return shape if len(shape) == len(found) and np.prod(shape, dtype=object) <= _MAX_ELEMENTS else None
+
+
+def sizes_of(values: Sequence[ir.Value]) -> list[Sizes]:
+    """Two sets of numbers for the dynamic sizes of these values; empty if there are too many of them."""
+    dims = (d for v in values for d in v.shape or ())
+    names = list(dict.fromkeys(d.value for d in dims if isinstance(d, ir.SymbolicDim) and d.value))
+    if len(names) > len(_PRIMES[0]):
+        return []
+    return [Sizes(dict(zip(names, primes, strict=False))) for primes in (_PRIMES if names else _PRIMES[:1])]
+
+
+def is_move(node: ir.Node | None) -> bool:
+    """Whether a node only moves the elements of its first input."""
+    if node is None or node.domain or node.op_type not in _MOVES:
+        return False
+    first = node.inputs[0]
+    known = node.op_type == "Reshape" or all(v is None or v.const_value is not None for v in node.inputs[1:])
+    return first is not None and first.const_value is None and known
+
+
+def moved(node: ir.Node, value: ir.Value, array: Array, sizes: Sizes) -> Array | None:
+    """The elements of an output of a node that moves them."""
+    if node.op_type == "Reshape" and (node.inputs[1] is None or node.inputs[1].const_value is None):
+        shape = sizes.of(value)
+        return None if shape is None or np.prod(shape) != array.size else array.reshape(shape)
+    found = evaluate(node, [array, *(None if v is None else constant_array(v) for v in node.inputs[1:])])
+    return None if found is None else found[list(node.outputs).index(value)]
+
+
+def path_before(value: ir.Value) -> list[ir.Value]:
+    """The value, and before it what its elements are moved from, the furthest last."""
+    path = [value]
+    while len(path) <= _MAX_NODES and is_move(node := path[-1].producer()):
+        assert node is not None and node.inputs[0] is not None
+        path.append(node.inputs[0])
+    return path
+
+
+def along(path: Sequence[ir.Value], array: Array, sizes: Sizes) -> Array | None:
+    """The elements of the first value of a path, as `path_before` gives it, from those of the last."""
+    found: Array | None = array
+    for value in reversed(path[:-1]):
+        node = value.producer()
+        found = None if found is None or node is None else moved(node, value, found, sizes)
+    return found
+
+
+def numbered(shape: Sequence[int]) -> Array:
+    """An array of distinct numbers, in order."""
+    return np.arange(int(np.prod(shape))).reshape(shape)

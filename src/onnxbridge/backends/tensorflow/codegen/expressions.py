@@ -17,15 +17,16 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.formats.python_source.line_breaking import WIDTH, quoted
 
 _SIGNS = {"ops.add": "+", "ops.subtract": "-", "ops.multiply": "*", "ops.divide": "/", "ops.power": "**"}
-_USUAL = {"pool_size", "size", "padding", "cropping"}
-"""First arguments that are written by position although they have a default."""
+_USUAL = {"pool_size", "size", "padding", "cropping", "axes", "newshape", "indices_or_sections", "pad_width", "x_min", "x_max"}
+"""Arguments that are written by position where those before them are, although some have a default."""
 
 
 class Expressions:
-    """Writes calls, given the name of each symbolic tensor. `uses_numpy` says whether an expression has an array."""
+    """Writes calls, given the name of each symbolic tensor and the class of each layer that is not Keras's. `uses_numpy` says
+    whether an expression has an array."""
 
-    def __init__(self, name: Callable[[Any], str]) -> None:
-        self._name = name
+    def __init__(self, name: Callable[[Any], str], own_layer: Callable[[BuiltCall], str]) -> None:
+        self._name, self._own_layer = name, own_layer
         self.uses_numpy = False
 
     def call(self, call: BuiltCall) -> str:
@@ -41,8 +42,14 @@ class Expressions:
             return f"{f'({left})' if sign == '**' and left.startswith('-') else left} {sign} {right}"
         if call.kind == "ops.negative":
             return f"-{self.value(call.inputs[0])}"
-        keywords = [f"{k}={self.value(v)}" for k, v in _without_defaults(getattr(keras.ops, call.kind[4:]), call.config).items()]
-        return f"{call.kind}({', '.join([self.arguments(call), *keywords])})"
+        function = getattr(keras.ops, call.kind.removeprefix("ops."))
+        given, positional = dict(call.config), [self.arguments(call)]
+        for name in list(_parameters(function))[1 if call.as_list else len(call.inputs) :]:
+            if name not in given or name not in _USUAL:
+                break
+            positional.append(self.value(given.pop(name)))
+        keywords = [f"{k}={self.value(v)}" for k, v in _without_defaults(function, given).items()]
+        return f"{call.kind}({', '.join([*positional, *keywords])})"
 
     def arguments(self, call: BuiltCall) -> str:
         """The inputs of a call."""
@@ -55,6 +62,8 @@ class Expressions:
         more = [f"name={quoted(call.layer.name)}"]
         if call.layer.weights and not call.layer.trainable:
             more.insert(0, "trainable=False")
+        if call.kind in ("Operators", "Parameter"):
+            return f"{self._own_layer(call)}({', '.join(more)})"
         first = [] if call.wrapped is None else [self._created(*call.wrapped, [])]
         return self._created(call.kind, call.config, more, first)
 
@@ -80,7 +89,8 @@ class Expressions:
             items = ", ".join(map(self.value, value))
             return f"[{items}]" if isinstance(value, list) else f"({items},)" if len(value) == 1 else f"({items})"
         if isinstance(value, (np.ndarray, np.generic)):
-            return self._array(np.asarray(value))
+            self.uses_numpy = True
+            return array_literal(np.asarray(value))
         if isinstance(value, float) and not math.isfinite(value):
             return f'float("{value}")'
         if isinstance(value, str):
@@ -89,19 +99,6 @@ class Expressions:
             return repr(value)
         raise Unsupported(f"cannot write a {type(value).__name__} as source")
 
-    def _array(self, array: np.ndarray[Any, Any]) -> str:
-        if array.dtype.kind not in "fiub":
-            raise Unsupported(f"cannot write an array of {array.dtype} as source")
-        self.uses_numpy = True
-        elements = [_number(v) for v in array.reshape(-1)]
-        shape = "" if array.ndim == 1 else f".reshape({', '.join(map(str, array.shape)) or '()'})"
-        dtype = quoted(array.dtype.name)
-        short = f"np.array([{', '.join(elements)}], {dtype}){shape}"
-        if len(short) <= WIDTH - 30:
-            return short
-        rows = textwrap.wrap(", ".join(elements), WIDTH - 8, break_long_words=False, break_on_hyphens=False)
-        return "\n".join(["np.array([", *(f"        {row}" for row in rows), f"    ], {dtype}){shape}"])
-
     def _index(self, index: Any) -> str:
         if isinstance(index, tuple):
             return ", ".join(map(self._index, index))
@@ -109,6 +106,24 @@ class Expressions:
             start, stop = ("" if v is None else self.value(v) for v in (index.start, index.stop))
             return f"{start}:{stop}" + ("" if index.step is None else f":{self.value(index.step)}")
         return self.value(index)
+
+
+def array_literal(array: np.ndarray[Any, Any]) -> str:
+    """The expression of an array, in rows where it is long.
+
+    Raises:
+        Unsupported: for strings and the like.
+    """
+    if array.dtype.kind not in "fiub":
+        raise Unsupported(f"cannot write an array of {array.dtype} as source")
+    elements = [_number(v) for v in array.reshape(-1)]
+    shape = "" if array.ndim == 1 else f".reshape({', '.join(map(str, array.shape)) or '()'})"
+    dtype = quoted(array.dtype.name)
+    short = f"np.array([{', '.join(elements)}], {dtype}){shape}"
+    if len(short) <= WIDTH - 30:
+        return short
+    rows = textwrap.wrap(", ".join(elements), WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(["np.array([", *(f"        {row}" for row in rows), f"    ], {dtype}){shape}"])
 
 
 def _number(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A built model as a readable Python file with its weights; it imports nothing but keras and numpy.
+"""A built model as a readable Python file with its weights; it imports nothing but keras, numpy and tensorflow.
 
 Names are generated and values are written as literals, so nothing in the model can inject code.
 """
@@ -28,7 +28,7 @@ def load(weights=None):
     model.load_weights(weights or os.path.splitext(os.path.abspath(__file__))[0] + ".weights.h5")
     return model
 '''
-_RESERVED = ("keras", "layers", "ops", "np", "os", "build", "load", "model")
+_RESERVED = ("keras", "layers", "ops", "np", "os", "tf", "build", "load", "model")
 
 
 def written(path: Path) -> list[Path]:
@@ -90,19 +90,24 @@ def source_of(artifact: Any) -> str:
     several = len(artifact.inputs) > 1
     names = artifact.keywords if several else ("inputs",)
     statements = Statements(artifact.built_calls, list(zip(artifact.inputs, names, strict=True)), artifact.outputs, _RESERVED)
-    body = [f"{statements.name(t)} = {_input(t)}" for t in artifact.inputs] + statements.lines()
+    lines_ = statements.lines()
+    if statements.classes.refused:
+        raise Unsupported(f"no source for {', '.join(dict.fromkeys(statements.classes.refused))}", "write -o net.keras")
+    body = [f"{statements.name(t)} = {_input(t)}" for t in artifact.inputs] + lines_
     inputs, outputs = (", ".join(map(statements.name, tensors)) for tensors in (artifact.inputs, artifact.outputs))
     outputs = f"({outputs})" if len(artifact.outputs) > 1 else outputs
     body += ["", f"return keras.Model({f'[{inputs}]' if several else inputs}, {outputs}, name={quoted(artifact.name)})"]
-    libraries = [name for name in ("layers", "ops") if any(f"{name}." in line for line in body)]
-    imports = ["import os", "", "import keras", *(["import numpy as np"] if statements.expressions.uses_numpy else [])]
+    code = "\n".join([*body, *statements.classes.definitions])
+    libraries = [name for name in ("layers", "ops") if f"{name}." in code]
+    imports = ["import os", "", "import keras", *(["import numpy as np"] if "np.array(" in code else [])]
+    imports += ["import tensorflow as tf"] if "tf." in code else []
     imports += [f"from keras import {', '.join(libraries)}"] if libraries else []
     return "\n".join([
         f"# The model {ascii(artifact.name)}, written by onnxbridge.",
         *lines([f"# Inputs: {', '.join(map(ascii, artifact.hub_inputs))}"]),
         *lines([f"# Outputs: {', '.join(map(ascii, artifact.hub_outputs))}"]),
         "# `load()` returns it with its weights.", "", *imports, "", "",
-        "def build():", '    """Return the model with new weights."""', *lines(body, 4), _LOAD,
+        *(f"{definition}\n\n" for definition in statements.classes.definitions), "def build():", '    """Return the model with new weights."""', *lines(body, 4), _LOAD,
     ])  # fmt: skip
 
 

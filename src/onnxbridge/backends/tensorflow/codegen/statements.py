@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from onnxbridge.backends.tensorflow.codegen.expressions import Expressions
+from onnxbridge.backends.tensorflow.codegen.operator_layers import OperatorClasses
 from onnxbridge.backends.tensorflow.functional.model import BuiltCall
 from onnxbridge.formats.python_source.identifiers import identifier
 
@@ -23,7 +25,11 @@ class Statements:
     ) -> None:
         self._names: dict[int, str] = {}
         self._reserved = {*reserved, *_TEMPORARIES}
-        self.expressions = Expressions(lambda tensor: self._names[id(tensor)])
+        self.classes = OperatorClasses({*reserved, *dir(builtins)})
+        self.expressions = Expressions(
+            lambda tensor: self._names[id(tensor)],
+            lambda call: self.classes.name(call.layer, call.inputs),
+        )
         for tensor, name in inputs:
             self._names[id(tensor)] = self._new(name)
         self.calls = _needed(calls, outputs)
@@ -38,8 +44,7 @@ class Statements:
         found: list[str] = []
         block, after_merge = "", False
         for at, call in enumerate(self.calls):
-            name = "" if call.layer is None else call.layer.name
-            scope = _block(name) or (block if call.layer is None else "")
+            scope = _block(call.layer.name) if call.layer is not None and call.layer.weights else block
             if scope != block:
                 found += ["", f"# {scope}"] if scope else [""]
             elif after_merge and not scope:

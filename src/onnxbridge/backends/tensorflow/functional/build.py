@@ -154,6 +154,8 @@ class _Builder:
         layer: Any = None
         config: Mapping[str, Any] = call.config
         wrapped: tuple[str, Mapping[str, Any]] | None = None
+        if call.kind == "ops.transpose" and (before := self._transposed_from(inputs, config)) is not None:
+            return before
         if call.kind == "getitem":
             made = inputs[0][inputs[1]]
         elif not call.is_layer:
@@ -167,6 +169,14 @@ class _Builder:
                 self._set_weights(layer, call.weights)
         self._record(call.kind, config, layer, inputs, made, named=named, as_list=call.as_list, wrapped=wrapped)
         return made
+
+    def _transposed_from(self, inputs: Sequence[Any], config: Mapping[str, Any]) -> Any:
+        """The tensor that was transposed before, if this transpose restores it."""
+        before = next((c for c in self.calls if c.kind == "ops.transpose" and c.results[0] is inputs[0]), None)
+        if before is None:
+            return None
+        first, second = (x[1] if len(x) > 1 else c["axes"] for x, c in ((before.inputs, before.config), (inputs, config)))
+        return before.inputs[0] if all(first[axis] == i for i, axis in enumerate(second)) else None
 
     def _record(
         self, kind: str, config: Mapping[str, Any], layer: Any, inputs: Sequence[Any], made: Any, *,

@@ -6,7 +6,7 @@ end up proves what the operators do, whatever their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,3 +85,50 @@ def along(path: Sequence[ir.Value], array: Array, sizes: Sizes) -> Array | None:
 def numbered(shape: Sequence[int]) -> Array:
     """An array of distinct numbers, in order."""
     return np.arange(int(np.prod(shape))).reshape(shape)
+
+
+def rearranged(value: ir.Value, axes: Sequence[int], shape_of: Callable[[Sequence[int]], Sequence[int]]) -> tuple[ir.Node, ...]:
+    """The nodes after a value that rearrange it; the last one's result is what they make of it. Empty if there are none.
+
+    The value's axes, ordered by `axes`, are reshaped to the shape that `shape_of` gives for their sizes.
+    """
+    found: list[tuple[ir.Node, ...]] = []
+    for sizes in sizes_of([value]):
+        shape = sizes.of(value)
+        if shape is None:
+            return ()
+        order = [shape[a] for a in axes]
+        start = numbered(order).transpose(np.argsort(axes))
+        found.append(_nodes_until(value, start, numbered(shape_of(order)), sizes))
+    return found[0] if found and all(f == found[0] for f in found) else ()
+
+
+def _nodes_until(value: ir.Value, start: Array, wanted: Array, sizes: Sizes) -> tuple[ir.Node, ...]:
+    """The nodes that move the elements of a value to where they are in `wanted`, if nothing else reads what is between."""
+    arrays, nodes, waiting = {value: start}, [], [value]
+    best: tuple[ir.Node, ...] = ()
+    while waiting and len(nodes) < _MAX_NODES:
+        for user in [u.node for u in waiting.pop(0).uses()]:
+            if user in nodes or (found := _moved_all(user, arrays, sizes)) is None:
+                continue
+            arrays.update(zip(user.outputs, found, strict=True))
+            nodes.append(user)
+            waiting += user.outputs
+            result = user.outputs[0]
+            between = {v for v in arrays if v is not result}
+            if np.array_equal(arrays[result], wanted) and all(
+                not v.is_graph_output() and all(u.node in nodes for u in v.uses()) for v in between
+            ):
+                best = tuple(nodes)
+    return best
+
+
+def _moved_all(node: ir.Node, arrays: Mapping[ir.Value, Array], sizes: Sizes) -> list[Array] | None:
+    """The elements of all outputs of a node whose inputs' elements are known."""
+    if node.op_type == "Concat" and not node.domain and all(v in arrays for v in node.inputs):
+        return evaluate(node, [arrays[v] for v in node.inputs if v is not None])
+    first = node.inputs[0]
+    if first is None or first not in arrays or not is_move(node):
+        return None
+    found = [moved(node, v, arrays[first], sizes) for v in node.outputs]
+    return None if any(f is None for f in found) else [f for f in found if f is not None]

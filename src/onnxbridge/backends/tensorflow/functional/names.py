@@ -10,6 +10,9 @@ from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.ir.trainable import COMPUTED, is_generated_name
 from onnxbridge.hub.ir.unique_name import free_name
 
+_CELLS = ("/lstm_cell", "/gru_cell", "/simple_rnn_cell")
+"""Names of what Keras's recurrent layers repeat, which have the weights."""
+
 
 class LayerNames:
     """Gives out names that are unique in a model."""
@@ -35,10 +38,11 @@ def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:
     paths = [path for value in weights if (path := _path(value.name or ""))]
     if paths:
         first = paths[0][:-1]
-        if kind == "MultiHeadAttention":  # its weights belong to several modules
+        if kind in ("MultiHeadAttention", "Bidirectional"):  # their weights belong to several modules
             first = next((first[:i] for i in range(len(first), 0, -1) if all(p[:i] == first[:i] for p in paths)), first)
         # "linear.weight.transpose" is of the module of "linear.bias"
-        return "".join(min((p[:-1] for p in paths if first[: len(p) - 1] == p[:-1]), key=len, default=first)).strip("./")
+        scope = min((p[:-1] for p in paths if first[: len(p) - 1] == p[:-1]), key=len, default=first)
+        return "".join(scope[:-1] if len(scope) > 1 and scope[-1] in _CELLS else scope).strip("./")
     location = source_locations.read(node)
     named = location.scope if weights and location.scope else location.node
     return named or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.removeprefix("ops.")).lower()

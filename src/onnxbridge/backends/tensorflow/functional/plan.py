@@ -73,7 +73,32 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
             step = Step((node, *replaced), _named(node, replaced, results))
             taken.update(step.nodes)
             native.update(dict.fromkeys(step.nodes, step))
-    return list(_ordered(nodes, native))
+    return _needed(list(_ordered(nodes, native)), graph)
+
+
+def _needed(found: Sequence[Step], graph: ir.Graph) -> list[Step]:
+    """The steps that the graph's outputs depend on: layers may compute their results without some of the nodes."""
+    wanted = set(graph.outputs)
+    kept = []
+    for step in reversed(found):
+        results = step.results
+        if not any(v in wanted for v in results or (o for n in step.nodes for o in n.outputs)):
+            continue
+        read = [v for n in step.nodes for v in inputs_of(n)] if results is None else []
+        wanted.update(read if results is None else (v for r in results.values() for v in _values_in(r)))
+        kept.append(step)
+    return kept[::-1]
+
+
+def _values_in(result: Any) -> Iterator[ir.Value]:
+    """The hub values that a result is computed from, weights not included."""
+    if isinstance(result, ir.Value):
+        yield result
+    elif isinstance(result, Item):
+        yield from _values_in(result.call)
+    elif isinstance(result, Expression):
+        for item in result.operands:
+            yield from _values_in(item)
 
 
 def _results(node: ir.Node) -> tuple[Result, ...] | None:

@@ -1,0 +1,281 @@
+"""Layers of operators that no Keras layer computes, as classes whose calls are TensorFlow's."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from onnxbridge.backends.tensorflow.codegen.expressions import array_literal
+from onnxbridge.errors import Unsupported
+from onnxbridge.formats.python_source.identifiers import identifier
+from onnxbridge.formats.python_source.line_breaking import lines, quoted
+from onnxbridge.hub.ir.unique_name import free_name
+
+_SIGNS = {
+    "AddV2": "+", "Sub": "-", "Mul": "*", "RealDiv": "/", "FloorDiv": "//", "FloorMod": "%", "Less": "<", "LessEqual": "<=",
+    "Greater": ">", "GreaterEqual": ">=", "LogicalAnd": "&", "LogicalOr": "|",
+}  # fmt: skip
+_FUNCTIONS = {
+    "Abs": "abs", "Cast": "cast", "Exp": "exp", "ExpandDims": "expand_dims", "Fill": "fill", "Floor": "floor",
+    "LogicalNot": "logical_not", "MatMul": "matmul", "Maximum": "maximum", "Minimum": "minimum", "Neg": "negative", "Pow": "pow",
+    "Range": "range", "Relu": "nn.relu", "Reshape": "reshape", "Round": "round", "Rsqrt": "math.rsqrt", "SelectV2": "where",
+    "Shape": "shape", "Sigmoid": "sigmoid", "Sign": "sign", "Size": "size", "Softmax": "nn.softmax", "Sqrt": "sqrt",
+    "Square": "square", "Tanh": "tanh", "Tile": "tile", "Transpose": "transpose", "Log": "math.log", "Ceil": "math.ceil",
+    "Erf": "math.erf", "Reciprocal": "math.reciprocal", "BatchMatMulV2": "matmul",
+}  # fmt: skip
+"""Functions of TensorFlow that take the inputs of an operator in its order."""
+_REDUCTIONS = {"Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min", "Prod": "prod", "All": "all", "Any": "any"}
+_INLINED = 60
+"""The most characters of an expression that is written where it is used."""
+
+
+class OperatorClasses:
+    """Collects the classes of layers; layers with the same code have one class. No name in `reserved` is given."""
+
+    def __init__(self, reserved: Collection[str]) -> None:
+        self.definitions: list[str] = []
+        self.refused: list[str] = []
+        self._reserved = set(reserved)
+        self._names: dict[str, str] = {}
+
+    def name(self, layer: Any, inputs: Sequence[Any]) -> str:
+        """The class of a layer of onnxbridge's that is called with these symbolic tensors."""
+        if not hasattr(layer, "graph_function"):
+            return self._named("Parameter", [*_weights(layer.weights, [layer.trainable], ["value"]), *_PARAMETER])
+        kinds = [n.op_type for n in layer.graph_function.graph]
+        try:
+            code = _code(layer, inputs)
+        except Unsupported as e:
+            self.refused += [f"{kind} ({e.reason})" for kind in dict.fromkeys(kinds)]
+            return ""
+        return self._named(kinds[-1], code)
+
+    def _named(self, preferred: str, code: Sequence[str]) -> str:
+        text = "\n".join(code)
+        if text not in self._names:
+            preferred = identifier(preferred, ())
+            name = self._names[text] = free_name(preferred, self._reserved.__contains__, first=2, separator="")
+            self._reserved.add(name)
+            head = ["@keras.saving.register_keras_serializable()", f"class {name}(layers.Layer):"]
+            self.definitions.append("\n".join([*head, *lines(code, 4)]))
+        return self._names[text]
+
+
+_PARAMETER = ["", "def call(self, inputs):", "    return tf.convert_to_tensor(self.value)"]
+
+
+def _weights(variables: Sequence[Any], trained: Sequence[bool], names: Sequence[str]) -> Iterator[str]:
+    """The method that creates the weights."""
+    if not variables:
+        return
+    yield "def build(self, input_shape):"
+    for variable, is_trained, name in zip(variables, trained, names, strict=True):
+        dtype = "" if variable.dtype == "float32" else f", dtype={quoted(variable.dtype)}"
+        fixed = "" if is_trained else ", trainable=False"
+        yield f'    self.{name} = self.add_weight(shape={tuple(variable.shape)!r}, initializer="zeros"{dtype}{fixed}, name={quoted(name)})'
+
+
+def _code(layer: Any, inputs: Sequence[Any]) -> list[str]:
+    """The methods of a layer that runs operators.
+
+    Raises:
+        Unsupported: for operators with subgraphs, and values that cannot be written.
+    """
+    function = layer.graph_function
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in inputs]
+    specs += [tf.TensorSpec(w.shape, w.dtype) for w in layer.weights_in_order]
+    graph = tf.function(function.run, autograph=False, input_signature=specs).get_concrete_function().graph
+    reserved = {"self", "tf", "np", "layers", "keras", "math"}
+    names: dict[str, str] = {}
+    parameters = ["inputs"] if len(inputs) == 1 else [f"x{i}" for i in range(len(inputs))]
+    weights = []
+    for tensor, parameter in zip(graph.inputs, [*parameters, *[""] * len(layer.weights_in_order)], strict=True):
+        if not parameter:
+            weights.append(identifier(_last(function.weights[len(weights)].name or ""), {*reserved, *weights, *_LAYER}))
+        names[tensor.name] = parameter or f"self.{weights[-1]}"
+    body = [] if len(inputs) == 1 else [f"{', '.join(parameters)} = inputs"]
+    body += _Body(graph, names, {*reserved, *parameters}).lines()
+    made = list(_weights(layer.weights_in_order, layer.trained, weights))
+    made += [*([""] if made else []), "def call(self, inputs):", *(f"    {line}" for line in body)]
+    if any(x.sparse for x in inputs):  # Keras takes products with numbers to be sparse, and infers shapes with such tensors
+        specs = [f"keras.KerasTensor({tuple(o.shape)!r}, dtype={quoted(o.dtype.name)})" for o in graph.outputs]
+        made += ["", "def compute_output_spec(self, inputs):", f"    return {specs[0] if len(specs) == 1 else _listed(specs)}"]
+    return made
+
+
+def _listed(items: Sequence[str]) -> str:
+    return f"[{', '.join(items)}]"
+
+
+_LAYER = frozenset(dir(tf.keras.layers.Layer)) | {"inputs"}
+
+
+def _last(name: str) -> str:
+    """The last part of a weight's name that says something: "gamma" of "norm/gamma.reshape"."""
+    parts = [p for p in re.split(r"[./:]", name) if p and not p.isdigit()]
+    return next((p for p in reversed(parts) if p not in ("reshape", "transpose", "weight_reshape")), "weight")
+
+
+class _Body:
+    """The statements for the operators of a traced graph."""
+
+    def __init__(self, graph: Any, names: dict[str, str], reserved: set[str]) -> None:
+        self.names, self.reserved, self.graph = names, reserved, graph
+        self.uses: dict[str, int] = {}
+        for t in (*(i for op in graph.get_operations() for i in op.inputs), *graph.outputs):
+            self.uses[t.name] = self.uses.get(t.name, 0) + 1
+
+    def lines(self) -> list[str]:
+        found = []
+        for op in self.graph.get_operations():
+            if op.type in ("Placeholder", "NoOp") or not any(t.name in self.uses for t in op.outputs):
+                continue
+            if op.type == "Identity":
+                self.names[op.outputs[0].name] = self.names[op.inputs[0].name]
+                continue
+            text = self._expression(op)
+            if len(op.outputs) == 1:
+                tensor = op.outputs[0]
+                small = len(text) <= _INLINED and self.uses[tensor.name] == 1 and text.count("(") < 3
+                if op.type == "Const" and (small or len(text) < 16) or small and "\n" not in text:
+                    self.names[tensor.name] = text
+                    continue
+            targets = [self._new(op.type) for _ in op.outputs]
+            found.append(f"{', '.join(targets)} = {text}")
+            self.names.update({t.name: target for t, target in zip(op.outputs, targets, strict=True)})
+        results = [self.names[t.name] for t in self.graph.outputs]
+        return [*found, f"return {results[0] if len(results) == 1 else _listed(results)}"]
+
+    def _new(self, kind: str) -> str:
+        preferred = re.sub(r"(V\d+)$", "", kind)
+        name = identifier(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", preferred).lower(), ())
+        name = free_name(name, self.reserved.__contains__, first=2, separator="_")
+        self.reserved.add(name)
+        return name
+
+    def _expression(self, op: Any) -> str:
+        if op.type == "Const":
+            return _constant(tf.make_ndarray(op.get_attr("value")))
+        given = [self.names[t.name] for t in op.inputs]
+        plain = [v for v in given if re.fullmatch(r"[\w.]+", v)]
+        if op.type in _SIGNS and op.inputs[0].dtype != tf.string and not all(map(_is_number, given)):
+            left, right = (v if v in plain or v.endswith(")") and not v.startswith("(") and " " not in v else f"({v})" for v in given)
+            return f"{left} {_SIGNS[op.type]} {right}"
+        arguments = dict(self._arguments(op))
+        if op.type in _REDUCTIONS and set(arguments) <= {"keep_dims"}:
+            keep = ", keepdims=True" if "keep_dims" in arguments else ""
+            return f"tf.reduce_{_REDUCTIONS[op.type]}({given[0]}, axis={given[1]}{keep})"
+        if op.type == "ConcatV2":
+            return f"tf.concat([{', '.join(given[:-1])}], {given[-1]})"
+        if op.type == "Pack":
+            axis = f", axis={arguments['axis']}" if "axis" in arguments else ""
+            return f"tf.stack([{', '.join(given)}]{axis})"
+        if op.type == "GatherV2" and not arguments:
+            return f"tf.gather({given[0]}, {given[1]}, axis={given[2]})"
+        if op.type == "StridedSlice" and (cut := _cut(op, given)) is not None:
+            return f"{given[0]}[{cut}]" if given[0] in plain or given[0].endswith(")") else f"({given[0]})[{cut}]"
+        function = _FUNCTIONS.get(op.type)
+        names = {"DstT": "", "out_type": "", "adj_x": "adjoint_a", "adj_y": "adjoint_b", "transpose_a": "transpose_a"}
+        if function is not None and set(arguments) <= set(names):
+            more = [v if not names[k] else f"{names[k]}={v}" for k, v in arguments.items()]
+            return f"tf.{function}({', '.join([*given, *more])})"
+        inputs = ", ".join(f"{k}={v}" for k, v in (*_inputs(op, given), *arguments.items()))
+        return f"tf.raw_ops.{op.type}({inputs})"
+
+    def _arguments(self, op: Any) -> Iterator[tuple[str, str]]:
+        """The attributes that are not inferred and not at their defaults."""
+        attributes = {a.name for a in op.op_def.attr}
+        for name, default in _signature(op.type).items():
+            if name not in attributes:
+                continue
+            value = _literal(op.get_attr(name), op.type)
+            if default is inspect.Parameter.empty or value != _default(default, op.type):
+                yield name, value
+
+
+def _default(value: Any, op_type: str) -> str:
+    try:
+        return _literal(value, op_type)
+    except Unsupported:
+        return ""
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text) is not None
+
+
+@functools.cache
+def _signature(op_type: str) -> Mapping[str, Any]:
+    function = getattr(tf.raw_ops, op_type, None)
+    if function is None:
+        raise Unsupported(f"TensorFlow's {op_type} has no function")
+    return {name: p.default for name, p in inspect.signature(function).parameters.items()}
+
+
+def _inputs(op: Any, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The inputs of an operator by name."""
+    at, attributes = 0, {a.name for a in op.op_def.attr}
+    names = [name for name in _signature(op.type) if name not in attributes]  # some differ from the operator's
+    for name, argument in zip(names, op.op_def.input_arg, strict=False):
+        if argument.number_attr or argument.type_list_attr:
+            size = op.get_attr(argument.number_attr) if argument.number_attr else len(op.get_attr(argument.type_list_attr))
+            yield name, f"[{', '.join(given[at : at + size])}]"
+            at += size
+        else:
+            yield name, given[at]
+            at += 1
+
+
+def _literal(value: Any, op_type: str) -> str:
+    if isinstance(value, tf.DType):
+        return f"tf.{value.name}"
+    if isinstance(value, bytes):
+        return quoted(value.decode("ascii")) if value.isascii() else repr(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, (bool, int, float)) or value is None:
+        return repr(value)
+    if isinstance(value, tf.TensorShape):
+        return repr(value.as_list())
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_literal(v, op_type) for v in value)}]"
+    raise Unsupported("it has subgraphs" if hasattr(value, "name") else f"{op_type} has an attribute that cannot be written")
+
+
+def _constant(array: np.ndarray[Any, Any]) -> str:
+    if array.dtype.name == "int32" and array.ndim <= 1 and array.size <= 8:
+        return repr(array.tolist())
+    if array.dtype.name == "float32" and array.ndim == 0 and np.isfinite(array):
+        return str(array[()])
+    dtype = tf.as_dtype(array.dtype).name
+    if array.dtype.kind in "biuf" and array.dtype.name != "bfloat16":
+        if array.ndim == 0 and (array.dtype.kind != "f" or np.isfinite(array)):
+            return f"tf.constant({array.item() if array.dtype.kind != 'f' else str(array[()])}, tf.{dtype})"
+        return f"tf.constant({array_literal(array)})"
+    raise Unsupported(f"constants of {dtype}")
+
+
+def _cut(op: Any, given: Sequence[str]) -> str | None:
+    """The index of a strided slice of constant bounds along the first axes."""
+    masks = {m: op.get_attr(m) for m in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
+    bounds = [re.fullmatch(r"\[(-?\d+(, -?\d+)*)\]", v) for v in given[1:]]
+    if masks["ellipsis_mask"] or masks["new_axis_mask"] or not all(bounds):
+        return None
+    begin, end, step = ([int(n) for n in b[1].split(", ")] for b in bounds if b is not None)
+    parts = []
+    for i, (b, e, s) in enumerate(zip(begin, end, step, strict=True)):
+        if masks["shrink_axis_mask"] >> i & 1:
+            parts.append(str(b))
+            continue
+        first, last = ("" if masks[f"{m}_mask"] >> i & 1 else str(n) for m, n in (("begin", b), ("end", e)))
+        parts.append(f"{first}:{last}" + ("" if s == 1 else f":{s}"))
+    return ", ".join(parts)

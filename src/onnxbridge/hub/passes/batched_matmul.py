@@ -6,8 +6,8 @@ import onnx_ir as ir
 
 
 class RemoveBatchReshapes(ir.passes.InPlacePass):
-    """Removes the Reshapes around a MatMul that only flatten the batch dimensions and restore them afterwards: three, or two around
-    a product with a matrix of weights."""
+    """Removes the Reshapes around a MatMul that only flatten the batch dimensions and restore them afterwards: three, or two
+    around a product with a matrix of weights."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         nodes = [node for node in model.graph.all_nodes() if node.op_type == "MatMul" and not node.domain]
@@ -40,7 +40,9 @@ def _remove_reshapes_of_rows(node: ir.Node) -> bool:
     rows, matrix = node.inputs
     before = None if rows is None else rows.producer()
     after = next((use.node for use in node.outputs[0].uses() if use.idx == 0), None)
-    if before is None or after is None or matrix is None or matrix.const_value is None or len(matrix.const_value.shape) != 2:
+    if rows is None or before is None or after is None or matrix is None:
+        return False
+    if matrix.const_value is None or len(matrix.const_value.shape) != 2:
         return False
     if not (_is_reshape(before) and _is_reshape(after) and after.graph is node.graph and _has_single_use(node.outputs[0])):
         return False

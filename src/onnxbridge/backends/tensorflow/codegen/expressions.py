@@ -16,7 +16,10 @@ from onnxbridge.backends.tensorflow.functional.model import BuiltCall
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.python_source.line_breaking import WIDTH, quoted
 
-_SIGNS = {"ops.add": "+", "ops.subtract": "-", "ops.multiply": "*", "ops.divide": "/", "ops.power": "**"}
+_SIGNS = {
+    "ops.add": "+", "ops.subtract": "-", "ops.multiply": "*", "ops.divide": "/", "ops.power": "**", "ops.less": "<",
+    "ops.less_equal": "<=", "ops.greater": ">", "ops.greater_equal": ">=",
+}  # fmt: skip
 _USUAL = {"pool_size", "size", "padding", "cropping", "axes", "newshape", "indices_or_sections", "pad_width", "x_min", "x_max"}
 """Arguments that are written by position where those before them are, although some have a default."""
 

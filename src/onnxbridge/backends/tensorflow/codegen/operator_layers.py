@@ -78,8 +78,8 @@ def _weights(variables: Sequence[Any], trained: Sequence[bool], names: Sequence[
     yield "def build(self, input_shape):"
     for variable, is_trained, name in zip(variables, trained, names, strict=True):
         dtype = "" if variable.dtype == "float32" else f", dtype={quoted(variable.dtype)}"
-        fixed = "" if is_trained else ", trainable=False"
-        yield f'    self.{name} = self.add_weight(shape={tuple(variable.shape)!r}, initializer="zeros"{dtype}{fixed}, name={quoted(name)})'
+        more = f"{dtype}{'' if is_trained else ', trainable=False'}, name={quoted(name)}"
+        yield f'    self.{name} = self.add_weight(shape={tuple(variable.shape)!r}, initializer="zeros"{more})'
 
 
 def _code(layer: Any, inputs: Sequence[Any]) -> list[str]:
@@ -95,7 +95,7 @@ def _code(layer: Any, inputs: Sequence[Any]) -> list[str]:
     reserved = {"self", "tf", "np", "layers", "keras", "math"}
     names: dict[str, str] = {}
     parameters = ["inputs"] if len(inputs) == 1 else [f"x{i}" for i in range(len(inputs))]
-    weights = []
+    weights: list[str] = []
     for tensor, parameter in zip(graph.inputs, [*parameters, *[""] * len(layer.weights_in_order)], strict=True):
         if not parameter:
             weights.append(identifier(_last(function.weights[len(weights)].name or ""), {*reserved, *weights, *_LAYER}))
@@ -166,7 +166,7 @@ class _Body:
         given = [self.names[t.name] for t in op.inputs]
         plain = [v for v in given if re.fullmatch(r"[\w.]+", v)]
         if op.type in _SIGNS and op.inputs[0].dtype != tf.string and not all(map(_is_number, given)):
-            left, right = (v if v in plain or v.endswith(")") and not v.startswith("(") and " " not in v else f"({v})" for v in given)
+            left, right = (v if v in plain or re.fullmatch(r"[\w.]+\([^ ]*\)", v) else f"({v})" for v in given)
             return f"{left} {_SIGNS[op.type]} {right}"
         arguments = dict(self._arguments(op))
         if op.type in _REDUCTIONS and set(arguments) <= {"keep_dims"}:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from onnxbridge import frameworks
 from onnxbridge.backends.tensorflow.codegen.statements import Statements
 from onnxbridge.backends.tensorflow.functional.build import keras_defaults
@@ -107,7 +105,8 @@ def source_of(artifact: Any) -> str:
         *lines([f"# Inputs: {', '.join(map(ascii, artifact.hub_inputs))}"]),
         *lines([f"# Outputs: {', '.join(map(ascii, artifact.hub_outputs))}"]),
         "# `load()` returns it with its weights.", "", *imports, "", "",
-        *(f"{definition}\n\n" for definition in statements.classes.definitions), "def build():", '    """Return the model with new weights."""', *lines(body, 4), _LOAD,
+        *(f"{definition}\n\n" for definition in statements.classes.definitions), "def build():",
+        '    """Return the model with new weights."""', *lines(body, 4), _LOAD,
     ])  # fmt: skip
 
 

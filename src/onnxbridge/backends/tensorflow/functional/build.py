@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,9 +143,10 @@ class _Builder:
         if id(result) not in made:
             inputs = [self._evaluate(item, node, made) for item in result.inputs]
             named = {
-                key: [self._evaluate(v, node, made) for v in item] if isinstance(item, tuple) else self._evaluate(item, node, made)
+                key: [self._evaluate(v, node, made) for v in (item if isinstance(item, tuple) else (item,))]
                 for key, item in result.named.items()
             }
+            named = {key: v if isinstance(result.named[key], tuple) else v[0] for key, v in named.items()}
             made[id(result)] = self._call(result, inputs, named, node)
         return made[id(result)]
 

@@ -1,7 +1,7 @@
 """Follows the elements of values through operators that only move them: transposes, reshapes and selections.
 
-An array of distinct numbers takes the value's place, once at each of two sets of numbers for the dynamic sizes. Where its elements
-end up proves what the operators do, whatever their order.
+An array of distinct numbers takes the value's place, once for each of two sets of numbers for the dynamic sizes. Where its
+elements end up proves what the operators do, whatever their order.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def rearranged(value: ir.Value, axes: Sequence[int], shape_of: Callable[[Sequenc
 
 def _nodes_until(value: ir.Value, start: Array, wanted: Array, sizes: Sizes) -> tuple[ir.Node, ...]:
     """The nodes that move the elements of a value to where they are in `wanted`, if nothing else reads what is between."""
-    arrays, nodes, waiting = {value: start}, [], [value]
+    arrays, waiting = {value: start}, [value]
+    nodes: list[ir.Node] = []
     best: tuple[ir.Node, ...] = ()
     while waiting and len(nodes) < _MAX_NODES:
         for user in [u.node for u in waiting.pop(0).uses()]:

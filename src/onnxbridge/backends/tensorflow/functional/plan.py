@@ -10,20 +10,18 @@ import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result
-from onnxbridge.backends.tensorflow.layers import layer
+from onnxbridge.backends.tensorflow.layers import around, layer
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.lowering import Body, Ref, bind
+from onnxbridge.rules import Rules
 
 _BY_KERAS = frozenset({
     "float16", "float32", "float64", "bfloat16", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bool",
     "string",
 })  # fmt: skip
-
-_FIRST = ("Attention",)
-"""Operators whose layers replace what is before them, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +62,13 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
-    for node in sorted(nodes, key=lambda n: n.op_type not in _FIRST):
-        results = _results(node) if node not in taken else None
+    for rules, node in ((rules, node) for rules in (around, layer) for node in nodes):
+        results = _results(rules, node) if node not in taken else None
         if results is not None and (functions or all(map(_is_layers, results))):
             replaced = _replaced(results)
             if any(n in taken for n in replaced):
                 continue
-            step = Step((node, *replaced), _named(node, replaced, results))
+            step = Step((node, *(n for n in replaced if n is not node)), _named(node, replaced, results))
             taken.update(step.nodes)
             native.update(dict.fromkeys(step.nodes, step))
     return _needed(list(_ordered(nodes, native)), graph)
@@ -101,9 +99,9 @@ def _values_in(result: Any) -> Iterator[ir.Value]:
             yield from _values_in(item)
 
 
-def _results(node: ir.Node) -> tuple[Result, ...] | None:
+def _results(rules: Rules, node: ir.Node) -> tuple[Result, ...] | None:
     call = graph_reader.call_of(node)
-    rule = layer.get(call.op)
+    rule = rules.get(call.op)
     if rule is None or any(not is_tensor(v) for v in (*node.inputs, *node.outputs) if v is not None and v.name):
         return None
 

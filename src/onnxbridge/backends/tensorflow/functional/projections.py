@@ -44,7 +44,7 @@ def product_of(node: ir.Node | None) -> Product | None:
     if node is None or node.domain or node.op_type not in ("MatMul", "Gemm", "Einsum") or len(node.inputs) < 2:
         return None
     x, kernel = node.inputs[:2]
-    if x is None or x.const_value is not None or kernel is None or not is_weight(kernel) or not is_float(x, kernel) or rank(x) < 2:
+    if x is None or x.const_value is not None or rank(x) < 2 or kernel is None or not is_weight(kernel) or not is_float(x, kernel):
         return None
     sizes = [d for d in dims(kernel) if d is not None]
     if node.op_type == "Einsum":
@@ -52,7 +52,7 @@ def product_of(node: ir.Node | None) -> Product | None:
     if len(sizes) != 2:
         return None
     if node.op_type == "MatMul":
-        return Product(node, x, kernel, 1, *sizes, (sizes[1],))
+        return Product(node, x, kernel, 1, sizes[0], sizes[1], (sizes[1],))
     numbers = [node.attributes[a].as_float() if a in node.attributes else 1.0 for a in ("alpha", "beta")]
     flags = [node.attributes[a].as_int() if a in node.attributes else 0 for a in ("transA", "transB")]
     bias = node.inputs[2] if len(node.inputs) > 2 else None

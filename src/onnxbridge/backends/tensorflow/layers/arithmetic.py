@@ -129,3 +129,41 @@ def where(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Value) -> Expre
     return None if any(o is None for o in operands) else Expression("ops.where", (condition, *operands))
 
 
+_COMPARED = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64)
+
+
+def _comparison(function: str) -> Callable[..., Expression | None]:
+    def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        constants = [v.const_value is not None for v in (A, B)]
+        arrays = [known(v) if is_constant else None for v, is_constant in zip((A, B), constants, strict=True)]
+        if A.dtype not in _COMPARED or A.dtype != B.dtype or all(constants) or min(rank(A), rank(B)) < 0:
+            return None
+        if any(a is None and is_constant for a, is_constant in zip(arrays, constants, strict=True)):
+            return None
+        operands = (v if a is None else a.item() if a.ndim == 0 else a for v, a in zip((A, B), arrays, strict=True))
+        return Expression(f"ops.{function}", tuple(operands))
+
+    return call
+
+
+for _op, _name in {
+    "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater", "GreaterOrEqual": "greater_equal",
+}.items():  # fmt: skip
+    layer(_op)(_comparison(_name))
+
+
+def _logical(function: str) -> Callable[..., Expression | None]:
+    def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        plain = all(v.const_value is None and rank(v) >= 0 and v.dtype == ir.DataType.BOOL for v in (A, B))
+        return Expression(f"ops.{function}", (A, B)) if plain else None
+
+    return call
+
+
+for _op, _name in {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}.items():
+    layer(_op)(_logical(_name))
+
+
+@layer("Not")
+def not_(node: ir.Node, X: ir.Value) -> Expression | None:
+    return Expression("ops.logical_not", (X,)) if X.const_value is None and rank(X) >= 0 else None

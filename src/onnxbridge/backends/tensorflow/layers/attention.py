@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.backends.tensorflow.functional.element_order import (
-    Array,
-    Sizes,
-    along,
-    is_move,
-    moved,
-    numbered,
-    path_before,
-    sizes_of,
-)
-from onnxbridge.backends.tensorflow.functional.expressions import Expression, Weight
-from onnxbridge.backends.tensorflow.functional.projections import (
-    Product,
-    added_weight,
-    bias_of_columns,
-    product_of,
-)
-from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, known, only_user, rank, weight
-from onnxbridge.backends.tensorflow.layers import layer
+from onnxbridge.backends.tensorflow.functional.expressions import Expression
+from onnxbridge.backends.tensorflow.functional.multi_head import Heads, multi_head
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_config, is_float, known, only_user, rank
+from onnxbridge.backends.tensorflow.layers import around, layer
 from onnxbridge.backends.tensorflow.layers.arithmetic import adds_right
+from onnxbridge.hub.patterns.attention import MASKED_BY_WHERE, einsum_heads
+from onnxbridge.hub.patterns.match import Found
 from onnxbridge.rules import Outputs
 
-_SWAPPED = (1, 0, 2)
 _MASKED = -1e9
 """What is added to a score that counts as masked."""
 
 
-@layer("Attention")
+@around("Attention")
 def attention(
     node: ir.Node, Q: ir.Value, K: ir.Value, V: ir.Value, attn_mask: ir.Value | None = None, past_key: ir.Value | None = None,
     past_value: ir.Value | None = None, nonpad_kv_seqlen: ir.Value | None = None, *, is_causal: int = 0,
@@ -47,34 +32,47 @@ def attention(
     states = (past_key, past_value, nonpad_kv_seqlen)
     if any(outputs[1:]) or any(s is not None for s in states) or softcap or softmax_precision not in (None, ir.DataType.FLOAT):
         return None
-    if not is_float(Q, K, V) or Q.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE) or q_num_heads != kv_num_heads:
-        return None
-    if rank(Q) not in (3, 4) or rank(K) != rank(Q) or rank(V) != rank(Q) or (rank(Q) == 3) != bool(q_num_heads):
+    if q_num_heads != kv_num_heads or rank(Q) not in (3, 4) or (rank(Q) == 3) != bool(q_num_heads):
         return None
     causal = bool(is_causal) and attn_mask is None or not is_causal and _is_causal(attn_mask)
-    if causal or (attn_mask is None and not is_causal):
-        found = _multi_head(node, q_num_heads, scale, causal)
-        if found is not None:
-            return found
-    return None if is_causal or rank(Q) != 4 else _plain(node, scale, attn_mask)
+    if not causal and (attn_mask is not None or is_causal):
+        return None
+    if q_num_heads:
+        inputs = [Heads(x, lambda a: a.reshape(*a.shape[:2], q_num_heads, -1).transpose(0, 2, 1, 3)) for x in (Q, K, V)]
+        result = Heads(node.outputs[0], lambda a: a.reshape(*a.shape[:2], -1))
+    else:
+        inputs = [Heads(x, lambda a: a) for x in (Q, K, V)]
+        result = Heads(node.outputs[0], lambda a: a.transpose(0, 2, 1, 3))
+    named = {"use_causal_mask": True} if causal else {}
+    return multi_head(inputs, result, (node,), scale, named)
 
 
-def _plain(node: ir.Node, scale: float | None, mask: ir.Value | None) -> Expression | None:
+@layer("Attention")
+def plain_attention(
+    node: ir.Node, Q: ir.Value, K: ir.Value, V: ir.Value, attn_mask: ir.Value | None = None, past_key: ir.Value | None = None,
+    past_value: ir.Value | None = None, nonpad_kv_seqlen: ir.Value | None = None, *, is_causal: int = 0,
+    kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0, scale: float | None = None,
+    softcap: float = 0.0, softmax_precision: int | None = None, outputs: Outputs,
+) -> Expression | None:  # fmt: skip
     """softmax(scale q k' + mask) v as Keras computes it."""
-    q, k, v = (x for x in node.inputs[:3] if x is not None)
-    depth, heads = dims(q)[3], [dims(x)[1] for x in (q, k, v)]
-    if depth is None or len({*heads, heads[0]}) > 1 or heads[0] is None:
+    states = (past_key, past_value, nonpad_kv_seqlen)
+    if any(outputs[1:]) or any(s is not None for s in states) or softcap or softmax_precision not in (None, ir.DataType.FLOAT):
+        return None
+    if is_causal or any(rank(x) != 4 for x in (Q, K, V)) or not is_float(Q, K, V):
+        return None
+    depth, heads = dims(Q)[3], {dims(x)[1] for x in (Q, K, V)}
+    if depth is None or None in heads or len(heads) > 1 or Q.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None
     factor = 1 / math.sqrt(depth) if scale is None else scale
-    keys = Expression("ops.transpose", (k, (0, 1, 3, 2)))
-    scores: Any = Expression("ops.matmul", (Expression("ops.multiply", (q, factor)), keys))
-    if mask is not None:
-        scored = ir.Value(type=q.type, shape=ir.Shape([dims(q)[0], heads[0], dims(q)[2], dims(k)[2]]))
-        number = known(mask) if mask.const_value is not None else mask
-        if not is_float(q, mask) or number is None or not 2 <= rank(mask) <= 4 or not adds_right(scored, mask):
+    keys = Expression("ops.transpose", (K, (0, 1, 3, 2)))
+    scores = Expression("ops.matmul", (Expression("ops.multiply", (Q, factor)), keys))
+    if attn_mask is not None:
+        like = ir.Value(type=Q.type, shape=ir.Shape([*dims(Q)[:3], dims(K)[2]]))
+        mask = known(attn_mask) if attn_mask.const_value is not None else attn_mask
+        if not is_float(Q, attn_mask) or mask is None or not 2 <= rank(attn_mask) <= 4 or not adds_right(like, attn_mask):
             return None
-        scores = Expression("ops.add", (scores, number))
-    return Expression("ops.matmul", (Expression("Softmax", (scores,), dtype_config(q)), v))
+        scores = Expression("ops.add", (scores, mask))
+    return Expression("ops.matmul", (Expression("Softmax", (scores,), dtype_config(Q)), V))
 
 
 def _is_causal(mask: ir.Value | None) -> bool:
@@ -88,246 +86,83 @@ def _is_causal(mask: ir.Value | None) -> bool:
     return bool((shown == causal).all() and (hidden == ~causal).all())
 
 
-@dataclass
-class _Input:
-    """A projection into heads: the product, the weights of each (head, depth), and the nodes between."""
-
-    product: Product
-    source: ir.Value
-    swapped: bool
-    columns: Array
-    bias: tuple[ir.Value, Array] | None
-    path: list[ir.Value] = field(default_factory=list)
-
-
-def _multi_head(node: ir.Node, heads: int | None, scale: float | None, causal: bool) -> Expression | None:
-    values = [v for v in node.inputs[:3] if v is not None]
-    paths = [_projected(v) for v in values]
-    if any(p is None for p in paths):
+@around("Where")
+def masked_attention(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Value) -> Expression | None:
+    """Attention whose scores are the same number where they are masked."""
+    softmax = only_user(node.outputs[0])
+    last = None if softmax is None or softmax.op_type != "Softmax" or rank(X) != 4 else only_user(softmax.outputs[0])
+    found = None if last is None else next(MASKED_BY_WHERE.match(last.outputs[0], Found()), None)
+    if last is None or found is None or found.named["softmax"].attributes.get_int("axis", -1) not in (-1, 3):
         return None
-    everything = [v for p in paths if p is not None for v in p[1]]
-    sizes = sizes_of(everything)
-    inputs = [_input(p, v, heads, sizes) for p, v in zip(paths, values, strict=True) if p is not None]
-    if not sizes or any(i is None for i in inputs):
+    if not -math.inf < found.named["masked"] <= _MASKED:
         return None
-    q, k, v = (i for i in inputs if i is not None)
-    depth = q.columns.shape[1]
-    end = _output(node, (q, v), heads, sizes)
-    if end is None or k.columns.shape != q.columns.shape or len({q.swapped, k.swapped, v.swapped}) > 1:
+    inputs, result = _heads(last, found)
+    terms = list(_terms(condition))
+    masks = [t for t in terms if not _is_causal_mask(t)]
+    if not inputs or len(masks) > 1:
         return None
-    if q.columns.shape[0] != v.columns.shape[0] or (scale is not None and not math.isclose(scale, depth**-0.5, rel_tol=1e-6)):
+    mask = _without_heads(masks[0]) if masks else None
+    if mask is not None and (mask.const_value is not None or rank(mask) < 3):
         return None
-    biases = [i.bias is not None for i in (q, k, v)] + [end.bias is not None]
-    nodes = _region(node, (q, k, v), end)
-    if len(set(biases)) > 1 or nodes is None or dims(k.source)[:2] != dims(v.source)[:2]:
-        return None
-    given = [Expression("ops.transpose", (i.source, _SWAPPED)) if i.swapped else i.source for i in (q, v, k)]
-    given = given[:2] if k.source is v.source else given
-    value_dim, out = v.columns.shape[1], end.product.columns
-    config = {
-        "num_heads": q.columns.shape[0], "key_dim": depth, **({} if value_dim == depth else {"value_dim": value_dim}),
-        **({} if all(biases) else {"use_bias": False}), **({} if out == dims(q.source)[-1] else {"output_shape": out}),
-        **dtype_config(q.source),
-    }  # fmt: skip
-    weights = tuple(w for each in (*map(_input_weights, (q, k, v)), end.weights()) for w in each)
-    named = {"use_causal_mask": True} if causal else {}
-    call = Expression("MultiHeadAttention", tuple(given), config, weights, named)
-    if not end.swapped:
-        return replace(call, replaces=nodes)
-    return _sum_of_transposes(call, nodes) or Expression("ops.transpose", (call, _SWAPPED), replaces=nodes)
+    named: dict[str, Any] = {} if mask is None else {"attention_mask": mask}
+    if len(masks) < len(terms):
+        named["use_causal_mask"] = True
+    scale = math.prod(found.named[name] for name in ("scale", "of_q", "of_k", "of_a", "of_b") if name in found.named)
+    nodes = [n for n in found.nodes if n is not last]
+    return multi_head(inputs, result, (*nodes, last), scale, named, condition)
 
 
-def _sum_of_transposes(call: Expression, nodes: tuple[ir.Node, ...]) -> Expression | None:
-    """The sum with another value, if both are transposed for it, and the sum is transposed back."""
-    result = nodes[-1].outputs[0]
-    add = only_user(result)
-    back = None if add is None or add.op_type != "Add" else only_user(add.outputs[0])
-    other = None if add is None else next((v.producer() for v in add.inputs if v is not None and v is not result), None)
-    if add is None or back is None or other is None or not _swaps(other) or not _swaps(back) or other.inputs[0] is None:
-        return None
-    others = (other,) if only_user(other.outputs[0]) is add else ()
-    return Expression("Add", (other.inputs[0], call), dtype_config(result), as_list=True, replaces=(*nodes, *others, add, back))
+def _heads(last: ir.Node, found: Found) -> tuple[list[Heads], Heads]:
+    """Queries, keys and values, and the result."""
+    named = found.named
+    if last.op_type == "MatMul":
+        keys = Heads(named["transposed"], lambda a: a.transpose(0, 1, 3, 2))
+        inputs = [Heads(named["q"], lambda a: a), keys, Heads(named["v"], lambda a: a)]
+        return inputs, Heads(last.outputs[0], lambda a: a.transpose(0, 2, 1, 3))
+    scores = next(n for n in found.nodes if n.op_type == "Einsum" and n is not last)
+    parts = einsum_heads(named["a"], named["b"], named["v"], scores, last)
+    if parts is None:
+        return [], Heads(last.outputs[0], lambda a: a)
+    order = [(0, 2, 1, 3)[i] for i in parts[1]]
+    return [_permuted(x, perm) for x, perm in parts[0]], Heads(last.outputs[0], lambda a: a.transpose(order))
 
 
-def _swaps(node: ir.Node) -> bool:
-    return node.op_type == "Transpose" and "perm" in node.attributes and tuple(node.attributes["perm"].as_ints()) == _SWAPPED
+def _permuted(x: ir.Value, perm: Sequence[int]) -> Heads:
+    return Heads(x, lambda a: a.transpose(perm))
 
 
-def _projected(value: ir.Value) -> tuple[Product, list[ir.Value], tuple[ir.Value, ir.Value] | None] | None:
-    """The product with weights that a value comes from, the values between and before it, and the sum with a bias."""
-    path, bias = path_before(value), None
-    producer = path[-1].producer()
-    if (found := added_weight(producer)) is not None:
-        bias = path[-1], found[1]
-        path = [*path, *path_before(found[0])]
-    product = product_of(path[-1].producer())
-    if product is None or (bias is not None and product.bias is not None):
-        return None
-    return product, [*path, *path_before(product.x)], bias
+def _terms(mask: ir.Value) -> list[ir.Value]:
+    """The conditions that a mask is made of, without those that are always true."""
+    node = mask.producer()
+    if node is not None and node.op_type == "And":
+        return [t for v in node.inputs if v is not None for t in _terms(v)]
+    return [] if _is_true(mask) else [mask]
 
 
-def _input(found: Any, value: ir.Value, heads: int | None, sizes: Sequence[Sizes]) -> _Input | None:
-    product, _, bias = found
-    before = path_before(product.x)
-    for length in range(len(before), 0, -1):
-        if rank(before[length - 1]) != 3:
-            continue
-        ways = [_followed(product, before[:length], value, bias, heads, s) for s in sizes]
-        if ways and all(w is not None and _same(w, ways[0]) for w in ways):
-            made = ways[0]
-            assert made is not None
-            made.path = before[:length]
-            return made
-    return None
+def _is_true(mask: ir.Value | None) -> bool:
+    """Whether all elements are true, however many there are."""
+    node = None if mask is None else mask.producer()
+    if node is not None and node.op_type in ("Expand", "Unsqueeze", "Reshape", "Cast"):
+        return _is_true(node.inputs[0])
+    array = None if mask is None else known(mask)
+    return array is not None and array.size > 0 and bool((array == 1).all())
 
 
-def _same(a: _Input, b: _Input | None) -> bool:
-    biases = (None if x is None or x.bias is None else x.bias[1].tolist() for x in (a, b))
-    return b is not None and a.swapped == b.swapped and np.array_equal(a.columns, b.columns) and len({str(x) for x in biases}) == 1
+def _is_causal_mask(mask: ir.Value) -> bool:
+    """Whether a mask hides from each query the keys after it, and nothing else."""
+    node = mask.producer()
+    while node is not None and node.op_type == "Unsqueeze" and node.inputs[0] is not None:
+        mask, node = node.inputs[0], node.inputs[0].producer()
+    if node is None or node.op_type != "Trilu":
+        return _is_causal(mask)
+    diagonal = known(node.inputs[1]) if len(node.inputs) > 1 else np.zeros(1)
+    upper = node.attributes.get_int("upper", 1)
+    return not upper and diagonal is not None and not diagonal.any() and rank(mask) == 2 and _is_true(node.inputs[0])
 
 
-def _followed(
-    product: Product, before: Sequence[ir.Value], value: ir.Value, bias: tuple[ir.Value, ir.Value] | None, heads: int | None,
-    sizes: Sizes,
-) -> _Input | None:  # fmt: skip
-    """The projection, if the heads are made of (batch, time, features) as `MultiHeadAttention` makes them."""
-    shape = sizes.of(before[-1])
-    start = None if shape is None else along(before, numbered(shape), sizes)
-    if start is None or shape is None or start.ndim <= product.axes:
-        return None
-    lead, rows = start.shape[: start.ndim - product.axes], start.reshape(-1, product.rows)
-    if shape[-1] != product.rows or not np.array_equal(rows, rows[:, :1] + np.arange(product.rows)):
-        return None
-    elements = (rows[:, :1] // product.rows * product.columns + np.arange(product.columns)).reshape(*lead, *product.ends)
-    columns_of_bias, added = None if product.bias is None else np.arange(product.columns), product.bias
-    found: Array | None = elements
-    if bias is not None:
-        total, added = bias
-        operand = added_weight(total.producer())
-        found = None if operand is None else along(path_before(operand[0]), elements, sizes)
-        columns_of_bias = None if found is None else bias_of_columns(added, found % product.columns, product.columns)
-        if columns_of_bias is None:
-            return None
-    found = None if found is None else along(path_before(value), found, sizes)
-    if found is None:
-        return None
-    found = found if heads is None else found.reshape(*found.shape[:2], heads, -1).transpose(0, 2, 1, 3)
-    source, columns = found // product.columns, (found % product.columns)[0, :, 0, :]
-    if not (found % product.columns == columns[None, :, None, :]).all():
-        return None
-    plain = np.arange(shape[0] * shape[1]).reshape(shape[:2])
-    for swapped, order in ((False, plain), (True, plain.T)):
-        if (*order.shape,) == (found.shape[0], found.shape[2]) and (source == order[:, None, :, None]).all():
-            return _Input(product, before[-1], swapped, columns, None if added is None else (added, columns_of_bias))  # type: ignore[arg-type]
-    return None
-
-
-def _input_weights(found: _Input) -> list[Weight]:
-    """The kernel as (features, heads, depth), and the bias as (heads, depth)."""
-    product, columns = found.product, found.columns
-    made = [Weight((product.kernel,), lambda: product.matrix()[:, columns.reshape(-1)].reshape(product.rows, *columns.shape))]
-    if found.bias is not None:
-        value, order = found.bias
-        made.append(Weight((value,), lambda: weight(value).array().reshape(-1)[order[columns]]))
-    return made
-
-
-@dataclass
-class _Output:
-    """The projection of the heads' results: the product, the order of its rows, the bias, and the result."""
-
-    product: Product
-    order: Array
-    sizes: tuple[int, int]
-    bias: tuple[ir.Value, Array] | None
-    swapped: bool
-    nodes: tuple[ir.Node, ...]
-
-    def weights(self) -> list[Weight]:
-        """The kernel as (heads, depth, features), and the bias."""
-        product, order = self.product, np.argsort(self.order)
-        made = [Weight((product.kernel,), lambda: product.matrix()[order].reshape(*self.sizes, product.columns))]
-        if self.bias is not None:
-            value, columns = self.bias
-            made.append(Weight((value,), lambda: weight(value).array().reshape(-1)[columns]))
-        return made
-
-
-def _output(node: ir.Node, inputs: tuple[_Input, _Input], heads: int | None, sizes: Sequence[Sizes]) -> _Output | None:
-    ways = [_followed_output(node, inputs, heads, s) for s in sizes]
-    first = ways[0] if ways else None
-    same = first is not None and all(
-        w is not None and w.nodes == first.nodes and np.array_equal(w.order, first.order) and w.swapped == first.swapped for w in ways
-    )
-    return first if same else None
-
-
-def _followed_output(node: ir.Node, inputs: tuple[_Input, _Input], heads: int | None, sizes: Sizes) -> _Output | None:
-    """The projection that follows, if its result is (batch, time, features) again."""
-    q, v = inputs
-    shape = sizes.of(q.source)
-    if shape is None:
-        return None
-    batch, time = reversed(shape[:2]) if q.swapped else shape[:2]
-    count, depth = v.columns.shape
-    elements = numbered((batch, time, count, depth))
-    found: Array | None = elements.transpose(0, 2, 1, 3) if heads is None else elements.reshape(batch, time, -1)
-    value, nodes = node.outputs[0], [node]
-    while (user := only_user(value)) is not None and is_move(user) and user.inputs[0] is value and found is not None:
-        value = user.outputs[0]
-        found, nodes = moved(user, value, found, sizes), [*nodes, user]
-    product = product_of(user)
-    if user is None or product is None or found is None or product.x is not value or product.rows != count * depth:
-        return None
-    rows = found.reshape(-1, product.rows)
-    order = rows[0] % product.rows
-    if not np.array_equal(rows, rows[:, :1] // product.rows * product.rows + order):
-        return None
-    lead = found.shape[: found.ndim - product.axes]
-    found = (rows[:, :1] // product.rows * product.columns + np.arange(product.columns)).reshape(*lead, *product.ends)
-    value, nodes = user.outputs[0], [*nodes, user]
-    bias: tuple[ir.Value, Array] | None = None if product.bias is None else (product.bias, np.arange(product.columns))
-    ends: list[_Output] = []
-    while found is not None:
-        for swapped, axes in ((False, (0, 1, 2)), (True, _SWAPPED)):
-            if np.array_equal(found, numbered((batch, time, product.columns)).transpose(axes)):
-                ends.append(_Output(product, order, (count, depth), bias, swapped, tuple(nodes)))
-        user = only_user(value)
-        added = added_weight(user) if bias is None else None
-        if user is not None and added is not None:
-            columns = bias_of_columns(added[1], found % product.columns, product.columns)
-            if columns is None or sizes.of(user.outputs[0]) != found.shape:
-                break
-            bias = added[1], columns
-            ends.clear()
-        elif user is not None and is_move(user) and user.inputs[0] is value:
-            found = moved(user, user.outputs[0], found, sizes)
-        else:
-            break
-        value, nodes = user.outputs[0], [*nodes, user]
-    return next((e for e in ends if e.swapped == q.swapped), ends[0] if ends else None)
-
-
-def _region(node: ir.Node, inputs: Sequence[_Input], end: _Output) -> tuple[ir.Node, ...] | None:
-    """All nodes that the layer replaces beside the operator, the one that gives the result last; None if others read them."""
-    nodes = set(end.nodes)
-    for each, value in zip(inputs, node.inputs[:3], strict=True):
-        assert value is not None
-        nodes.add(each.product.node)
-        waiting = [value]
-        while waiting:
-            producer = waiting.pop().producer()
-            if producer is not None and producer not in nodes:
-                nodes.add(producer)
-                operand = producer.inputs[0] if is_move(producer) else (added_weight(producer) or (None,))[0]
-                waiting += [operand] if operand is not None else []
-    last = end.nodes[-1]
-    if any(o.is_graph_output() or any(u.node not in nodes for u in o.uses()) for n in nodes - {last} for o in n.outputs):
-        return None
-    for each in inputs:  # the moves before a projection, where nothing else reads them
-        for value in each.path[:-1]:
-            mover = value.producer()
-            if mover is None or any(u.node not in nodes for u in value.uses()):
-                break
-            nodes.add(mover)
-    return (*(n for n in nodes if n is not node and n is not last), last)
+def _without_heads(mask: ir.Value) -> ir.Value:
+    """A mask of (batch, 1, queries, keys) without the axis of the heads."""
+    node = mask.producer()
+    axes = None if node is None or node.op_type != "Unsqueeze" else known(node.inputs[1])
+    one = axes is not None and axes.reshape(-1).tolist() in ([1], [-3]) and rank(mask) == 4
+    return node.inputs[0] if one and node is not None and node.inputs[0] is not None else mask

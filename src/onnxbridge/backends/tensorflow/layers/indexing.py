@@ -31,9 +31,8 @@ def gather(node: ir.Node, data: ir.Value, indices: ir.Value, *, axis: int = 0) -
         if rank(data) != 2 or axis % 2 != 0 or not is_weight(data) or indices.const_value is not None or rank(indices) < 1:
             return None
         count, width = dims(data)
-        return Expression(
-            "Embedding", (_of_any_sign(indices, count),), {"input_dim": count, "output_dim": width, **dtype_config(data)}, (weight(data),)
-        )
+        config = {"input_dim": count, "output_dim": width, **dtype_config(data)}
+        return Expression("Embedding", (_of_any_sign(indices, count),), config, (weight(data),))
     chosen, axis = known(indices), axis % rank(data)
     size = dims(data)[axis]
     if chosen is None:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.element_order import rearranged
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
-from onnxbridge.backends.tensorflow.functional.values import dtype_config, ints, is_float, is_weight, only_user, weight
+from onnxbridge.backends.tensorflow.functional.values import dtype_config, is_float, is_weight, weight
 from onnxbridge.backends.tensorflow.layers import layer
 from onnxbridge.hub.passes.value_queries import is_used, is_zero
 
@@ -162,7 +162,7 @@ def _final_state(output: ir.Value, state: Any) -> Result:
     return _replacing(state, after) if after else Expression("ops.expand_dims", (state, 0))
 
 
-def _replacing(result: Any, nodes: tuple[ir.Node, ...]) -> Result:
+def _replacing(result: Expression | Item, nodes: tuple[ir.Node, ...]) -> Result:
     """The result, as that of the last of these nodes."""
     return replace(result, replaces=nodes)
 

@@ -44,8 +44,16 @@ def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:
         scope = min((p[:-1] for p in paths if first[: len(p) - 1] == p[:-1]), key=len, default=first)
         return "".join(scope[:-1] if len(scope) > 1 and scope[-1] in _CELLS else scope).strip("./")
     location = source_locations.read(node)
-    named = location.scope if weights and location.scope else location.node
+    named = location.scope if weights and location.scope else _layer_of(location.node)
     return named or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.removeprefix("ops.")).lower()
+
+
+def _layer_of(name: str) -> str:
+    """The name of Keras's layer in that of an operator of a traced Keras model: "relu" of "resnet_1/relu_1/Relu"."""
+    first, *layers = name.split("/")
+    if len(layers) < 2 or not first.endswith("_1") or not all(part.endswith("_1") for part in layers[:-1]):
+        return name
+    return "/".join(part.removesuffix("_1") for part in layers[:-1])
 
 
 def _path(name: str) -> list[str]:

@@ -44,7 +44,9 @@ def product_of(node: ir.Node | None) -> Product | None:
     if node is None or node.domain or node.op_type not in ("MatMul", "Gemm", "Einsum") or len(node.inputs) < 2:
         return None
     x, kernel = node.inputs[:2]
-    if x is None or x.const_value is not None or rank(x) < 2 or kernel is None or not is_weight(kernel) or not is_float(x, kernel):
+    if x is None or x.const_value is not None or rank(x) < 2:
+        return None
+    if kernel is None or not is_weight(kernel) or not is_float(x, kernel):
         return None
     sizes = [d for d in dims(kernel) if d is not None]
     if node.op_type == "Einsum":

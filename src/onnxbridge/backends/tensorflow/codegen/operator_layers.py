@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
 from onnxbridge.backends.tensorflow.codegen.expressions import array_literal
+from onnxbridge.backends.tensorflow.functional.values import dims, dtype_of
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.python_source.identifiers import identifier
 from onnxbridge.formats.python_source.line_breaking import lines, quoted
@@ -31,7 +33,11 @@ _FUNCTIONS = {
     "Erf": "math.erf", "Reciprocal": "math.reciprocal", "BatchMatMulV2": "matmul",
 }  # fmt: skip
 """Functions of TensorFlow that take the inputs of an operator in its order."""
+_RENAMED = {("Squeeze", "axis"): "squeeze_dims"}
+"""Attributes by the name of the argument, where that differs."""
 _REDUCTIONS = {"Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min", "Prod": "prod", "All": "all", "Any": "any"}
+_FOLDED = 64
+"""The most elements of a result that is written as a constant."""
 _INLINED = 60
 """The most characters of an expression that is written where it is used."""
 
@@ -102,10 +108,13 @@ def _code(layer: Any, inputs: Sequence[Any]) -> list[str]:
         names[tensor.name] = parameter or f"self.{weights[-1]}"
     body = [] if len(inputs) == 1 else [f"{', '.join(parameters)} = inputs"]
     body += _Body(graph, names, {*reserved, *parameters}).lines()
-    made = list(_weights(layer.weights_in_order, layer.trained, weights))
-    made += [*([""] if made else []), "def call(self, inputs):", *(f"    {line}" for line in body)]
-    if any(x.sparse for x in inputs):  # Keras takes products with numbers to be sparse, and infers shapes with such tensors
-        specs = [f"keras.KerasTensor({tuple(o.shape)!r}, dtype={quoted(o.dtype.name)})" for o in graph.outputs]
+    made = list(_CAST) if any(x.dtype in ("float16", "float64", "bfloat16") for x in inputs) else []
+    made += _weights(layer.weights_in_order, layer.trained, weights)
+    made += [*([""] if made and made[-1] else []), "def call(self, inputs):", *(f"    {line}" for line in body)]
+    # Keras takes products with numbers to be sparse, and infers shapes with such tensors; sizes and axes are not known then
+    if any(x.sparse or (len(x.shape) == 1 and "int" in x.dtype) for x in inputs):
+        shapes = [(tuple(dims(v)), dtype_of(v).name) for v in function.graph.outputs]
+        specs = [f"keras.KerasTensor({shape!r}, dtype={quoted(dtype)})" for shape, dtype in shapes]
         made += ["", "def compute_output_spec(self, inputs):", f"    return {specs[0] if len(specs) == 1 else _listed(specs)}"]
     return made
 
@@ -114,6 +123,7 @@ def _listed(items: Sequence[str]) -> str:
     return f"[{', '.join(items)}]"
 
 
+_CAST = ["def __init__(self, **kwargs):", "    super().__init__(autocast=False, **kwargs)", ""]
 _LAYER = frozenset(dir(tf.keras.layers.Layer)) | {"inputs"}
 
 
@@ -131,6 +141,7 @@ class _Body:
         self.uses: dict[str, int] = {}
         for t in (*(i for op in graph.get_operations() for i in op.inputs), *graph.outputs):
             self.uses[t.name] = self.uses.get(t.name, 0) + 1
+        self.known: dict[str, np.ndarray[Any, Any]] = {}
 
     def lines(self) -> list[str]:
         found = []
@@ -140,18 +151,42 @@ class _Body:
             if op.type == "Identity":
                 self.names[op.outputs[0].name] = self.names[op.inputs[0].name]
                 continue
-            text = self._expression(op)
+            known = self._fold(op)
+            text = self._expression(op) if known is None else _constant(known)
             if len(op.outputs) == 1:
                 tensor = op.outputs[0]
-                small = len(text) <= _INLINED and self.uses[tensor.name] == 1 and text.count("(") < 3
-                if op.type == "Const" and (small or len(text) < 16) or small and "\n" not in text:
+                listed = _gives_list(op) and known is None
+                small = not listed and len(text) <= _INLINED and self.uses[tensor.name] == 1 and text.count("(") < 3
+                if "\n" not in text and (small or (known is not None and len(text) < 16)):
                     self.names[tensor.name] = text
                     continue
             targets = [self._new(op.type) for _ in op.outputs]
-            found.append(f"{', '.join(targets)} = {text}")
+            listed = len(targets) == 1 and _gives_list(op) and known is None
+            found.append(f"({targets[0]},) = {text}" if listed else f"{', '.join(targets)} = {text}")
             self.names.update({t.name: target for t, target in zip(op.outputs, targets, strict=True)})
-        results = [self.names[t.name] for t in self.graph.outputs]
+        results = [
+            f"tf.constant({name}, tf.{t.dtype.name})" if re.match(r"[-\d\[]", name) else name
+            for t, name in ((t, self.names[t.name]) for t in self.graph.outputs)
+        ]
         return [*found, f"return {results[0] if len(results) == 1 else _listed(results)}"]
+
+    def _fold(self, op: Any) -> np.ndarray[Any, Any] | None:
+        """The result of an operator on constants."""
+        if op.type == "Const":
+            self.known[op.outputs[0].name] = tf.make_ndarray(op.get_attr("value"))
+        elif len(op.outputs) == 1 and op.inputs and not (op.op_def.is_stateful or _gives_list(op) or _has_variants(op)):
+            inputs = [self.known.get(t.name) for t in op.inputs]
+            static = tf.get_static_value(op.outputs[0])
+            if static is not None and static.size <= _FOLDED:
+                self.known[op.outputs[0].name] = np.asarray(static)
+            elif all(i is not None and i.size <= _FOLDED for i in inputs):
+                with tf.init_scope():
+                    constants = [tf.constant(i, t.dtype) for i, t in zip(inputs, op.inputs, strict=True)]
+                    attributes = {a: op.get_attr(_RENAMED.get((op.type, a), a)) for a in self._attributes(op)}
+                    found = getattr(tf.raw_ops, op.type)(**dict(_inputs(op, constants)), **attributes)
+                if found.shape.num_elements() <= _FOLDED:
+                    self.known[op.outputs[0].name] = found.numpy()
+        return self.known.get(op.outputs[0].name) if len(op.outputs) == 1 else None
 
     def _new(self, kind: str) -> str:
         preferred = re.sub(r"(V\d+)$", "", kind)
@@ -165,7 +200,7 @@ class _Body:
             return _constant(tf.make_ndarray(op.get_attr("value")))
         given = [self.names[t.name] for t in op.inputs]
         plain = [v for v in given if re.fullmatch(r"[\w.]+", v)]
-        if op.type in _SIGNS and op.inputs[0].dtype != tf.string and not all(map(_is_number, given)):
+        if op.type in _SIGNS and op.inputs[0].dtype != tf.string and not all(re.match(r"[-\d\[]", v) for v in given):
             left, right = (v if v in plain or re.fullmatch(r"[\w.]+\([^ ]*\)", v) else f"({v})" for v in given)
             return f"{left} {_SIGNS[op.type]} {right}"
         arguments = dict(self._arguments(op))
@@ -186,16 +221,18 @@ class _Body:
         if function is not None and set(arguments) <= set(names):
             more = [v if not names[k] else f"{names[k]}={v}" for k, v in arguments.items()]
             return f"tf.{function}({', '.join([*given, *more])})"
-        inputs = ", ".join(f"{k}={v}" for k, v in (*_inputs(op, given), *arguments.items()))
-        return f"tf.raw_ops.{op.type}({inputs})"
+        inputs = {k: v if isinstance(v, str) else _listed(v) for k, v in _inputs(op, given)}
+        return f"tf.raw_ops.{op.type}({', '.join(f'{k}={v}' for k, v in {**inputs, **arguments}.items())})"
+
+    def _attributes(self, op: Any) -> list[str]:
+        """The arguments of an operator's function that are attributes."""
+        known = {a.name for a in op.op_def.attr}
+        return [name for name in _signature(op.type) if _RENAMED.get((op.type, name), name) in known]
 
     def _arguments(self, op: Any) -> Iterator[tuple[str, str]]:
         """The attributes that are not inferred and not at their defaults."""
-        attributes = {a.name for a in op.op_def.attr}
-        for name, default in _signature(op.type).items():
-            if name not in attributes:
-                continue
-            value = _literal(op.get_attr(name), op.type)
+        for name in self._attributes(op):
+            value, default = _literal(op.get_attr(_RENAMED.get((op.type, name), name)), op.type), _signature(op.type)[name]
             if default is inspect.Parameter.empty or value != _default(default, op.type):
                 yield name, value
 
@@ -207,10 +244,6 @@ def _default(value: Any, op_type: str) -> str:
         return ""
 
 
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text) is not None
-
-
 @functools.cache
 def _signature(op_type: str) -> Mapping[str, Any]:
     function = getattr(tf.raw_ops, op_type, None)
@@ -219,14 +252,26 @@ def _signature(op_type: str) -> Mapping[str, Any]:
     return {name: p.default for name, p in inspect.signature(function).parameters.items()}
 
 
-def _inputs(op: Any, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The inputs of an operator by name."""
+def _has_variants(op: Any) -> bool:
+    """Whether an operator takes or gives values that are no tensors of numbers: lists, for example."""
+    return any(t.dtype in (tf.variant, tf.resource) for t in (*op.inputs, *op.outputs))
+
+
+def _gives_list(op: Any) -> bool:
+    """Whether an operator's function returns a list, whatever the number of results."""
+    return any(a.number_attr or a.type_list_attr for a in op.op_def.output_arg)
+
+
+def _inputs(op: Any, given: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """The inputs of an operator by name, each a list where the operator takes lists."""
     at, attributes = 0, {a.name for a in op.op_def.attr}
-    names = [name for name in _signature(op.type) if name not in attributes]  # some differ from the operator's
-    for name, argument in zip(names, op.op_def.input_arg, strict=False):
+    own = {a.name for a in op.op_def.input_arg}
+    renamed = iter([name for name in _signature(op.type) if name not in own | attributes])
+    for argument in op.op_def.input_arg:
+        name = argument.name if argument.name in _signature(op.type) else next(renamed)
         if argument.number_attr or argument.type_list_attr:
             size = op.get_attr(argument.number_attr) if argument.number_attr else len(op.get_attr(argument.type_list_attr))
-            yield name, f"[{', '.join(given[at : at + size])}]"
+            yield name, list(given[at : at + size])
             at += size
         else:
             yield name, given[at]
@@ -244,8 +289,10 @@ def _literal(value: Any, op_type: str) -> str:
         return f'float("{value}")'
     if isinstance(value, (bool, int, float)) or value is None:
         return repr(value)
+    if isinstance(value, TensorShapeProto):
+        value = tf.TensorShape(value)
     if isinstance(value, tf.TensorShape):
-        return repr(value.as_list())
+        return repr(None if value.rank is None else value.as_list())
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_literal(v, op_type) for v in value)}]"
     raise Unsupported("it has subgraphs" if hasattr(value, "name") else f"{op_type} has an attribute that cannot be written")
@@ -257,7 +304,11 @@ def _constant(array: np.ndarray[Any, Any]) -> str:
     if array.dtype.name == "float32" and array.ndim == 0 and np.isfinite(array):
         return str(array[()])
     dtype = tf.as_dtype(array.dtype).name
-    if array.dtype.kind in "biuf" and array.dtype.name != "bfloat16":
+    if dtype == "string":
+        return f"tf.constant({array.tolist()!r}, tf.{dtype})"
+    if dtype == "bfloat16":
+        return f"tf.cast({array_literal(array.astype(np.float32))}, tf.bfloat16)"
+    if array.dtype.kind in "biuf":
         if array.ndim == 0 and (array.dtype.kind != "f" or np.isfinite(array)):
             return f"tf.constant({array.item() if array.dtype.kind != 'f' else str(array[()])}, tf.{dtype})"
         return f"tf.constant({array_literal(array)})"

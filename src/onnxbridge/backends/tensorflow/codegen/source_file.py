@@ -16,6 +16,7 @@ from onnxbridge.backends.tensorflow.functional.build import keras_defaults
 from onnxbridge.backends.tensorflow.functional.model import KerasModel
 from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
 from onnxbridge.formats.python_source.line_breaking import lines, quoted
+from onnxbridge.frameworks import tensorflow_errors
 
 WEIGHTS = ".weights.h5"
 _LOAD = '''
@@ -26,6 +27,7 @@ def load(weights=None):
     model.load_weights(weights or os.path.splitext(os.path.abspath(__file__))[0] + ".weights.h5")
     return model
 '''
+_OTHERWISE = "write the model itself: -o net.keras"
 _RESERVED = ("keras", "layers", "ops", "np", "os", "tf", "build", "load", "model")
 
 
@@ -45,11 +47,14 @@ def save(artifact: Any, path: Path) -> list[Path]:
     try:
         text = source_of(artifact)
     except Unsupported as e:
-        raise ConversionError("TensorFlow model to source", [Problem("emit", e.reason, e.hint, (SourceLocation(),))]) from e
+        raise _refused(e.reason, e.hint) from e
     code, weights = written(path)
     code.write_text(text, encoding="ascii")
-    with frameworks.quiet(), tempfile.TemporaryDirectory(dir=weights.parent) as folder:
-        model = _executed(code)["build"]()
+    with frameworks.quiet(), keras_defaults(), tempfile.TemporaryDirectory(dir=weights.parent) as folder:
+        try:
+            model = _executed(code)["build"]()
+        except Exception as e:
+            raise _refused(f"Keras does not build the source: {tensorflow_errors.main_line(e)}", _OTHERWISE) from e
         for layer in artifact.layers:
             if layer.weights:
                 model.get_layer(layer.name).set_weights(layer.get_weights())
@@ -57,6 +62,10 @@ def save(artifact: Any, path: Path) -> list[Path]:
         model.save_weights(str(named))
         named.replace(weights)
     return [code, weights]
+
+
+def _refused(reason: str, hint: str) -> ConversionError:
+    return ConversionError("TensorFlow model to source", [Problem("emit", reason, hint, (SourceLocation(),))])
 
 
 def _executed(code: Path) -> dict[str, Any]:
@@ -90,7 +99,7 @@ def source_of(artifact: Any) -> str:
     statements = Statements(artifact.built_calls, list(zip(artifact.inputs, names, strict=True)), artifact.outputs, _RESERVED)
     lines_ = statements.lines()
     if statements.classes.refused:
-        raise Unsupported(f"no source for {', '.join(dict.fromkeys(statements.classes.refused))}", "write -o net.keras")
+        raise Unsupported(f"no source for {', '.join(dict.fromkeys(statements.classes.refused))}", _OTHERWISE)
     body = [f"{statements.name(t)} = {_input(t)}" for t in artifact.inputs] + lines_
     inputs, outputs = (", ".join(map(statements.name, tensors)) for tensors in (artifact.inputs, artifact.outputs))
     outputs = f"({outputs})" if len(artifact.outputs) > 1 else outputs

@@ -14,7 +14,7 @@ from onnxbridge.backends.tensorflow.functional import custom_layers
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
 from onnxbridge.backends.tensorflow.functional.fragments import fragment, is_variable
 from onnxbridge.backends.tensorflow.functional.model import BuiltCall, KerasModel, keras_model
-from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of
+from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of, plain_name
 from onnxbridge.backends.tensorflow.functional.plan import Step, inputs_of, is_tensor, steps
 from onnxbridge.backends.tensorflow.functional.values import dtype_of, weight
 from onnxbridge.backends.tensorflow.hub_module import keywords
@@ -89,6 +89,9 @@ class _Builder:
 
     def model(self, functions: bool) -> KerasModel:
         plan = steps(self.graph, functions)
+        calls = [(s.nodes[0], c) for s in plan for r in (s.results or {}).values() for c in _calls(r)]
+        self.names.functions = {c.kind.removeprefix("ops.") for _, c in calls if not c.is_layer} | {"get_item"}
+        self.names.with_weights = {plain_name(name_of(n, _sources_of(c), c.kind)).lower() for n, c in calls if c.weights}
         self._share_parameters([s for s in plan if s.results is None], [s for s in plan if s.results is not None])
         for step in plan:
             if step.results is None:
@@ -162,7 +165,7 @@ class _Builder:
         elif not call.is_layer:
             made = getattr(keras.ops, call.kind.removeprefix("ops."))(*arguments, **config)
         else:
-            key = (call.kind, repr(config), tuple(s for w in call.weights for s in w.sources))
+            key = (call.kind, repr(config), _sources_of(call))
             shared = self._layers.get(key) if call.weights else None
             layer, config, wrapped = self._layers[key] = shared or self._layer(call, inputs, node)
             made = layer(*arguments, **named)
@@ -189,10 +192,10 @@ class _Builder:
 
     def _layer(self, call: Expression, inputs: Sequence[Any], node: ir.Node) -> tuple[Any, Mapping[str, Any], Any]:
         """The layer, the arguments of its constructor, and the kind and arguments of the layer that it wraps."""
-        sources = tuple(s for w in call.weights for s in w.sources)
+        sources = _sources_of(call)
         suffix = "_pad" if call.kind.startswith("ZeroPadding") and node.op_type != "Pad" else ""
         suffix = "_crop" if call.kind.startswith("Cropping") else suffix
-        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix)
+        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix, bool(sources))
         steps = inputs[0].shape[1] if _is_recurrent(call) else None
         unrolled = {"unroll": True} if self._unrolled and steps is not None and steps <= _UNROLLED else {}
         if call.wrapped is None:
@@ -227,9 +230,8 @@ class _Builder:
             for node in step.nodes:
                 for value in self._weights_of(node):
                     owners.setdefault(value, set()).add(i)
-        own = {
-            s for step in native for r in step.results.values() for s in _sources(r)  # type: ignore[union-attr]
-        }  # fmt: skip
+        results = [r for step in native for r in (step.results or {}).values()]
+        own = {s for r in results for c in _calls(r) for s in _sources_of(c)}
         for value, found in owners.items():
             if len(found) < 2 and value not in own:
                 continue
@@ -280,11 +282,15 @@ def _weights_beside(node: ir.Node) -> tuple[ir.Value, ...]:
     return tuple(v for v in node.inputs if v is not None and v.const_value is not None and is_trained(v))
 
 
-def _sources(result: Any) -> Iterator[ir.Value]:
+def _calls(result: Any) -> Iterator[Expression]:
+    """The calls of layers and functions in a result."""
     if isinstance(result, Item):
-        yield from _sources(result.call)
+        yield from _calls(result.call)
     elif isinstance(result, Expression):
-        for each in result.weights:
-            yield from each.sources
-        for item in result.inputs:
-            yield from _sources(item)
+        yield result
+        for item in result.operands:
+            yield from _calls(item)
+
+
+def _sources_of(call: Expression) -> tuple[ir.Value, ...]:
+    return tuple(s for w in call.weights for s in w.sources)

@@ -15,14 +15,23 @@ _CELLS = ("/lstm_cell", "/gru_cell", "/simple_rnn_cell")
 
 
 class LayerNames:
-    """Gives out names that are unique in a model."""
+    """Gives out names that are unique in a model.
+
+    Keras names calls of functions itself, with numbers that depend on what was called before ("matmul_3"): no layer has such a
+    name of one of the `functions`.
+    """
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = {name.lower() for name in taken}
+        self.functions: set[str] = set()
+        self.with_weights: set[str] = set()
 
-    def unused(self, name: str) -> str:
-        """The name as Keras allows it, with a number where it is taken."""
-        found = free_name(plain_name(name), lambda name: name.lower() in self._taken)
+    def unused(self, name: str, has_weights: bool = False) -> str:
+        """The name as Keras allows it, with a number where it is taken, or where it is that of a layer `with_weights`."""
+        if re.sub(r"_\d+$", "", plain_name(name)).lower() in self.functions:
+            name = f"{name}_layer"
+        taken = self._taken if has_weights else self._taken | self.with_weights
+        found = free_name(plain_name(name), lambda name: name.lower() in taken)
         self._taken.add(found.lower())
         return found
 
@@ -42,7 +51,9 @@ def name_of(node: ir.Node, weights: tuple[ir.Value, ...], kind: str) -> str:
             first = next((first[:i] for i in range(len(first), 0, -1) if all(p[:i] == first[:i] for p in paths)), first)
         # "linear.weight.transpose" is of the module of "linear.bias"
         scope = min((p[:-1] for p in paths if first[: len(p) - 1] == p[:-1]), key=len, default=first)
-        return "".join(scope[:-1] if len(scope) > 1 and scope[-1] in _CELLS else scope).strip("./")
+        while len(scope) > 1 and (scope[-1] in _CELLS or (kind == "Bidirectional" and scope[-1].startswith("/forward_"))):
+            scope = scope[:-1]
+        return "".join(scope).strip("./")
     location = source_locations.read(node)
     named = location.scope if weights and location.scope else _layer_of(location.node)
     return named or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.removeprefix("ops.")).lower()

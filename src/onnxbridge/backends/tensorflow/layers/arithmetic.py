@@ -154,8 +154,10 @@ for _op, _name in {
 
 def _logical(function: str) -> Callable[..., Expression | None]:
     def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
-        plain = all(v.const_value is None and rank(v) >= 0 and v.dtype == ir.DataType.BOOL for v in (A, B))
-        return Expression(f"ops.{function}", (A, B)) if plain else None
+        operands = [v if v.const_value is None else known(v) for v in (A, B)]
+        if any(o is None for o in operands) or min(rank(A), rank(B)) < 0 or not any(v.const_value is None for v in (A, B)):
+            return None
+        return Expression(f"ops.{function}", tuple(operands))
 
     return call
 

@@ -97,15 +97,12 @@ def masked_attention(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Valu
     if not -math.inf < found.named["masked"] <= _MASKED:
         return None
     inputs, result = _heads(last, found)
-    terms = list(_terms(condition))
-    masks = [t for t in terms if not _is_causal_mask(t)]
-    if not inputs or len(masks) > 1:
-        return None
-    mask = _without_heads(masks[0]) if masks else None
-    if mask is not None and (mask.const_value is not None or rank(mask) < 3):
+    mask, causal = _without_causal(condition)
+    mask = None if mask is None else _without_heads(mask)
+    if not inputs or (mask is not None and (mask.const_value is not None or rank(mask) < 3)):
         return None
     named: dict[str, Any] = {} if mask is None else {"attention_mask": mask}
-    if len(masks) < len(terms):
+    if causal:
         named["use_causal_mask"] = True
     scale = math.prod(found.named[name] for name in ("scale", "of_q", "of_k", "of_a", "of_b") if name in found.named)
     nodes = [n for n in found.nodes if n is not last]
@@ -131,12 +128,19 @@ def _permuted(x: ir.Value, perm: Sequence[int]) -> Heads:
     return Heads(x, lambda a: a.transpose(perm))
 
 
-def _terms(mask: ir.Value) -> list[ir.Value]:
-    """The conditions that a mask is made of, without those that are always true."""
+def _without_causal(mask: ir.Value) -> tuple[ir.Value | None, bool]:
+    """A mask without what hides from each query the keys after it, and whether it hides them; None if nothing else is hidden."""
+    if _is_true(mask) or _is_causal_mask(mask):
+        return None, not _is_true(mask)
     node = mask.producer()
     if node is not None and node.op_type == "And":
-        return [t for v in node.inputs if v is not None for t in _terms(v)]
-    return [] if _is_true(mask) else [mask]
+        parts = [_without_causal(v) for v in node.inputs if v is not None]
+        rest = [m for m, _ in parts if m is not None]
+        if len(rest) < 2:
+            return (rest[0] if rest else None), any(causal for _, causal in parts)
+    elif (inner := _without_heads(mask)) is not mask and (found := _without_causal(inner))[0] is not inner:
+        return found
+    return mask, False
 
 
 def _is_true(mask: ir.Value | None) -> bool:
@@ -153,11 +157,22 @@ def _is_causal_mask(mask: ir.Value) -> bool:
     node = mask.producer()
     while node is not None and node.op_type == "Unsqueeze" and node.inputs[0] is not None:
         mask, node = node.inputs[0], node.inputs[0].producer()
-    if node is None or node.op_type != "Trilu":
+    if node is None or node.op_type not in ("Trilu", "GreaterOrEqual"):
         return _is_causal(mask)
+    if node.op_type == "GreaterOrEqual":  # the number of the query and that of the key, counted along the last axes
+        return [_counted_axis(v) for v in node.inputs] == [-2, -1]
     diagonal = known(node.inputs[1]) if len(node.inputs) > 1 else np.zeros(1)
     upper = node.attributes.get_int("upper", 1)
     return not upper and diagonal is not None and not diagonal.any() and rank(mask) == 2 and _is_true(node.inputs[0])
+
+
+def _counted_axis(value: ir.Value | None) -> int | None:
+    """The axis, negative, along which a sum counts ones."""
+    node = None if value is None else value.producer()
+    if value is None or node is None or node.op_type != "CumSum" or not _is_true(node.inputs[0]):
+        return None
+    axis, plain = known(node.inputs[1]), not any(node.attributes.get_int(a, 0) for a in ("exclusive", "reverse"))
+    return int(axis.item()) % rank(value) - rank(value) if axis is not None and plain else None
 
 
 def _without_heads(mask: ir.Value) -> ir.Value:

@@ -13,7 +13,7 @@ Size = int | str | None
 
 
 def name_sizes(node: ir.Node) -> None:
-    """Name the dynamic sizes of the result of a node whose input is a shape, where they are provably those of other values."""
+    """Set the sizes of the result of a node whose input is a shape, where they are provably those of other values."""
     if node.domain or node.op_type not in ("Reshape", "Expand") or len(node.inputs) < 2:
         return
     (result,), (x, shape) = node.outputs, node.inputs[:2]
@@ -25,9 +25,13 @@ def name_sizes(node: ir.Node) -> None:
     sizes = [d if isinstance(d, int) else d.value for d in x.shape]
     found = _reshaped(node, sizes, wanted) if node.op_type == "Reshape" else _expanded(sizes, wanted)
     result.shape = ir.Shape([
-        ir.SymbolicDim(name) if isinstance(name, str) and not isinstance(old, int) and old.value is None else old
-        for old, name in zip(result.shape, found, strict=True)
+        old if isinstance(old, int) or old.value is not None or not _is_known(size) else size
+        for old, size in zip(result.shape, found, strict=True)
     ])  # fmt: skip
+
+
+def _is_known(size: Size) -> bool:
+    return isinstance(size, str) or (size is not None and size > 0)
 
 
 def _reshaped(node: ir.Node, sizes: Sequence[Size], wanted: Sequence[Size]) -> list[Size]:

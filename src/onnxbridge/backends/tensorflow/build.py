@@ -12,6 +12,9 @@ from onnxbridge.backends.tensorflow import hub_module
 from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.functional import build as functional
 from onnxbridge.errors import ConversionError, UsageError
+from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
+from onnxbridge.hub.passes.infer_types import infer
+from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.channels_last import channels_last, set_layout, transposed_borders, used_channels_last
 
 
@@ -23,6 +26,8 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
         UsageError: for a layout of a value that the model does not have.
     """
     moved = model.clone()
+    infer(moved)  # passes leave sizes open that layers need
+    ir.passes.Sequential(RemoveBatchReshapes(), RemoveIdentities())(moved)
     channels_last(moved)
     if wanted := _wanted(moved, layout):
         written_as.permutations = set_layout(moved, wanted)

@@ -48,3 +48,13 @@ def test_products_of_rows_need_no_reshapes(swapped):
     cleaned = passes.clean(model)
     assert ([n.op_type for n in cleaned.graph] == ["MatMul", "Relu"]) != swapped
     np.testing.assert_allclose(devices.run(devices.session(cleaned, "cpu"), feeds)["y"], expected, rtol=1e-5)
+
+
+def test_a_size_that_the_number_of_elements_determines():
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 5, 6])
+    weight = op.constant(np.arange(24, dtype=np.float32).reshape(6, 4), "weight")
+    results = [op.Reshape(op.MatMul(op.Reshape(x, [-1, 6]), weight), shape) for shape in ([-1, 5, 4], [5, -1, 4])]
+    model = op.model([x], [op.output(op.Relu(r), f"y{i}") for i, r in enumerate(results)])
+    kinds = sorted(n.op_type for n in passes.clean(model).graph)
+    assert kinds == ["MatMul", "MatMul", "Relu", "Relu", "Reshape", "Reshape"]  # those of the second stay

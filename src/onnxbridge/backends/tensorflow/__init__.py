@@ -38,9 +38,6 @@ class TensorflowBackend(Backend):
 
         return rule
 
-    def is_native(self, op_type: str, *_: Any, **options: Any) -> bool:
-        return op_type == "Attention" or super().is_native(op_type)  # a Keras layer, without a rule for single operators
-
     def from_hub(
         self,
         model: ir.Model,

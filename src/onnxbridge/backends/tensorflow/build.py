@@ -16,6 +16,7 @@ from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.channels_last import channels_last, set_layout, transposed_borders, used_channels_last
+from onnxbridge.hub.patterns import canonicalize
 
 
 def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) -> Any:
@@ -27,7 +28,10 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
     """
     moved = model.clone()
     infer(moved)  # passes leave sizes open that layers need
-    ir.passes.Sequential(RemoveBatchReshapes(), RemoveIdentities())(moved)
+    if RemoveBatchReshapes()(moved).modified:
+        RemoveIdentities()(moved)
+        infer(moved)
+    canonicalize(moved, lambda op_type: op_type == "Attention")  # for Keras's layer; there is no rule for the operator alone
     channels_last(moved)
     if wanted := _wanted(moved, layout):
         written_as.permutations = set_layout(moved, wanted)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxbridge.hub.builder.replacement import merge_declared
+
 
 class RemoveBatchReshapes(ir.passes.InPlacePass):
     """Removes the Reshapes around a MatMul that only flatten the batch dimensions and restore them afterwards: three, or two
@@ -46,11 +48,18 @@ def _remove_reshapes_of_rows(node: ir.Node) -> bool:
         return False
     if not (_is_reshape(before) and _is_reshape(after) and after.graph is node.graph and _has_single_use(node.outputs[0])):
         return False
-    source, restored, flat = _sizes(before.inputs[0]), _sizes(after.outputs[0]), rows.shape
+    source, restored, flat = (None if v is None else v.shape for v in (before.inputs[0], after.outputs[0], rows))
     if source is None or restored is None or flat is None or len(flat) != 2 or flat[1] != source[-1] or len(source) < 3:
         return False
-    if not isinstance(source[-1], int) or restored != (*source[:-1], matrix.const_value.shape[1]):
+    wanted = [*source[:-1], matrix.const_value.shape[1]]
+    # one size that is not known is determined by the number of elements
+    open_ = [i for i, d in enumerate(wanted) if not isinstance(d, int) and d.value is None]
+    open_ = open_ or [i for i, d in enumerate(restored) if not isinstance(d, int) and d.value is None]
+    if not isinstance(source[-1], int) or len(open_) > 1 or len(restored) != len(wanted):
         return False
+    if any(i not in open_ and a != b for i, (a, b) in enumerate(zip(wanted, restored, strict=True))) or 0 in wanted:
+        return False
+    after.outputs[0].shape = merge_declared(ir.Shape(wanted), restored)  # type: ignore[arg-type]
     node.replace_input_with(0, before.inputs[0])
     _make_identity(after)
     return True

@@ -29,6 +29,10 @@ class Setting:
     metavar: str = ""
 
 
+EMIT = Setting("save the model, or Python source (.py) with a file of its weights.")
+"""Of the option `emit`, "program" or "source", of several backends."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One option of a plugin: `kind` is bool, int, float, str or Path; `many` if it can be repeated."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import onnx_ir as ir
 
 from onnxbridge import frameworks
-from onnxbridge.plugin_options import Setting
+from onnxbridge.plugin_options import EMIT
 from onnxbridge.plugin_protocols import Backend, Run
 from onnxbridge.rules import Rules
 
@@ -39,7 +39,7 @@ class PytorchBackend(Backend):
         self,
         model: ir.Model,
         *,
-        emit: Annotated[Literal["program", "source"], Setting("save a .pt2 program, or a .py file and .safetensors")] = "program",
+        emit: Annotated[Literal["program", "source"], EMIT] = "program",
     ) -> Any:
         frameworks.torch()
         from onnxbridge.backends.pytorch.trace import build

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import tensorflow_errors
-from onnxbridge.plugin_options import Setting
+from onnxbridge.plugin_options import EMIT, Setting
 from onnxbridge.plugin_protocols import ArtifactInfo, Backend, Run
 from onnxbridge.rules import Rules
 
@@ -23,8 +23,8 @@ class TensorflowBackend(Backend):
     title = "TensorFlow"
     package = "tensorflow"
     aliases = ("keras", "tf", "savedmodel")
-    suffixes = (".keras", ".h5", ".tflite", ".pb")
-    by_suffix = {suffix: {"suffix": suffix} for suffix in suffixes}
+    suffixes = (".keras", ".h5", ".tflite", ".pb", ".py")
+    by_suffix = {**{suffix: {"suffix": suffix} for suffix in suffixes[:-1]}, ".py": {"emit": "source"}}
     hints = {
         "tflite": "convert to tensorflow, and name the output *.tflite",
         ".hdf5": "Keras models are written as .keras or .h5",
@@ -53,6 +53,7 @@ class TensorflowBackend(Backend):
         calibration: Annotated[
             Path | Sequence[Mapping[str, Any]] | None, Setting("sample inputs to measure value ranges on.", "FILE.npz")
         ] = None,
+        emit: Annotated[Literal["program", "source"], EMIT] = "program",
         suffix: str = "",
     ) -> Any:
         """Build the model.
@@ -63,9 +64,10 @@ class TensorflowBackend(Backend):
             quantize: for `.tflite`: "float16" halves the size; "dynamic" stores weights in 8 bits and computes in float32; "int8"
                 also computes in 8 bits, with ranges that are measured on `calibration`. Inputs and outputs keep their dtypes.
             calibration: samples with the names and the layout of the source.
+            emit: "source" writes Python source of the model, a `.py` file, and its weights.
             suffix: of the kind of file that is verified and written; `output=` implies it.
         """
-        self.check_options(layout=layout, quantize=quantize, calibration=calibration, suffix=suffix)
+        self.check_options(layout=layout, quantize=quantize, calibration=calibration, emit=emit, suffix=suffix)
         frameworks.tensorflow()
         from onnxbridge.backends.tensorflow import build
         from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
@@ -75,21 +77,25 @@ class TensorflowBackend(Backend):
             from onnxbridge.runtime.verify.samples.data import read_data
 
             samples = [sample.inputs for sample in read_data(calibration)]
-        return build.build(model, WrittenAs(suffix, quantize, samples), layout)
+        return build.build(model, WrittenAs(".py" if emit == "source" else suffix, quantize, samples), layout)
 
     def check_options(
-        self, *, layout: Sequence[str] = (), quantize: str | None = None, calibration: Any = None, suffix: str = ""
-    ) -> None:
+        self, *, layout: Sequence[str] = (), quantize: str | None = None, calibration: Any = None,
+        emit: str = "program", suffix: str = "",
+    ) -> None:  # fmt: skip
         """Look at the options before a model is read.
 
         Raises:
-            UsageError: for a layout that does not exist, and for quantization of another file than `.tflite`.
+            UsageError: for a layout that does not exist, for source under another name than `*.py`, and for quantization of
+                another file than `.tflite`.
         """
         for text in [layout] if isinstance(layout, str) else layout:
             if text.rpartition(":")[2] not in ("nhwc", "nchw"):
                 raise UsageError(f"layout: {text!r} is neither nhwc nor nchw, nor NAME:nhwc or NAME:nchw")
         if suffix and suffix not in self.suffixes:
             raise UsageError(f"suffix={suffix!r} is not one of {', '.join(self.suffixes)}")
+        if emit == "source" and suffix:
+            raise UsageError(f"emit='source' writes a .py file, not a {suffix} file")
         if quantize is not None and suffix != ".tflite":
             raise UsageError(f"quantize={quantize!r} is for TensorFlow Lite: name the output *.tflite")
         if quantize == "int8" and calibration is None:
@@ -103,9 +109,18 @@ class TensorflowBackend(Backend):
     def native(self, artifact: Any) -> Any:
         return artifact
 
+    def written(self, path: Path, *, emit: str = "program", **options: Any) -> list[Path]:
+        """The files that `save` writes: the model, or the source and its weights."""
+        if emit == "source" or path.suffix == ".py":
+            return [path.with_suffix(".py"), path.with_suffix(".weights.h5")]
+        return [path]
+
     def save(self, artifact: Any, path: Path) -> list[Path]:
         from onnxbridge.backends.tensorflow.artifacts import files
+        from onnxbridge.backends.tensorflow.codegen import source_file
 
+        if artifact.written_as.suffix == ".py" or path.suffix == ".py":
+            return source_file.save(artifact, path)
         files.save(artifact, path)
         return [path]
 

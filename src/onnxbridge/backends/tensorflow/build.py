@@ -13,7 +13,11 @@ from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.functional import build as functional
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.hub.decompositions.autodiff import gradient
+from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
+from onnxbridge.hub.passes.infer_types import infer
+from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.transposes.channels_last import channels_last, set_layout, transposed_borders, used_channels_last
+from onnxbridge.hub.patterns import canonicalize
 
 
 def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) -> Any:
@@ -26,6 +30,11 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
     moved = model.clone()
     if gradient.has_gradient_nodes(moved):
         gradient.decompose_gradients(moved)
+    infer(moved)  # passes leave sizes open that layers need
+    if RemoveBatchReshapes()(moved).modified:
+        RemoveIdentities()(moved)
+        infer(moved)
+    canonicalize(moved, lambda op_type: op_type == "Attention")  # for Keras's layer; there is no rule for the operator alone
     channels_last(moved)
     if wanted := _wanted(moved, layout):
         written_as.permutations = set_layout(moved, wanted)

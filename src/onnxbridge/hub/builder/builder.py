@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import SourceLocation, Unsupported
 from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
+from onnxbridge.hub.ir.named_sizes import name_sizes
 from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import schema_of, version_of
 from onnxbridge.hub.ir.unique_name import unique_name
@@ -72,6 +73,7 @@ class Builder:
                 raise TypeError(f"{op_type} needs the attribute {name!r}")
         node = ir.Node(domain, op_type, values, attributes, num_outputs=outputs)
         inference.infer(schema, node, self._known)
+        name_sizes(node)
         known = fold.fold(node, self._folded_elements) if self._opset == OPSET else None
         if known is not None:
             stem = next((v.name for v in values if v is not None and v.name), "")

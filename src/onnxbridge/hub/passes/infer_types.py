@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxbridge.hub.builder.replacement import merge_declared
 from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
+from onnxbridge.hub.ir.named_sizes import name_sizes
 from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 from onnxbridge.hub.passes.inline_branches import inline_branch
@@ -55,6 +56,7 @@ def _infer_graph(graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | N
         for output, (declared_type, shape) in zip(node.outputs, declared, strict=True):
             output.type = output.type or declared_type
             output.shape = merge_declared(output.shape, shape)
+        name_sizes(node)
         _fold(graph, node)
 
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.patterns.forms import form
-from onnxbridge.hub.patterns.match import Number, Op, Pattern, Product, Value, producer
+from onnxbridge.hub.patterns.match import Either, Number, Op, Pattern, Product, Value, producer
 
 _SCORES = Product(
     Number("scale"), Op("MatMul", Product(Value("q"), Number("of_q")), Product(Value("transposed"), Number("of_k")))
@@ -63,14 +63,41 @@ _SOFTMAX = Op("Softmax", _PRODUCT, axis=_any, node="softmax")
 _SOFTMAX_MASKED = Op("Softmax", Op("Add", _PRODUCT, Value("mask")), axis=_any, node="softmax")
 
 
+
+def _where(scores: Pattern) -> Pattern:
+    return Op("Softmax", Op("Where", Value("mask"), scores, Number("masked")), axis=_any, node="softmax")
+
+
+MASKED_BY_WHERE = Either((Op("MatMul", _where(_SCORES), _V), Op("Einsum", _where(_PRODUCT), _V, node="result", equation=_any)))
+"""Attention as Keras masks it: with the same score for all keys that are masked, and so the same weights where all are."""
+
+
 @form("Attention", *(Op("Einsum", weights, _V, node="result", equation=_any) for weights in (_SOFTMAX, _SOFTMAX_MASKED)))
 def einsum_attention(
     op: Builder, a: ir.Value, of_a: float, b: ir.Value, of_b: float, scores: ir.Node, scale: float, softmax: ir.Node,
     v: ir.Value, result: ir.Node, mask: ir.Value | None = None,
 ) -> Any:  # fmt: skip
     """The same with Einsum, in any order of axes, as Keras decomposes it."""
+    found = einsum_heads(a, b, v, scores, result)
+    if found is None or not _is_last_axis(softmax, 4):
+        return None
+    inputs, order = found
+    dims = [[x.shape[i] for i in perm] for x, perm in inputs if x.shape is not None]
+    (q, _), (k, _), _ = inputs
+    factor = scale * of_a * of_b
+    if not _shapes_match(dims[0], dims[1], dims[2], mask, None) or not _is_supported(q, k, v, factor):
+        return None
+    y = op.Attention(*(op.Transpose(x, perm=perm) for x, perm in inputs), mask, scale=factor)
+    return op.Transpose(y, perm=order)
+
+
+def einsum_heads(
+    a: ir.Value, b: ir.Value, v: ir.Value, scores: ir.Node, result: ir.Node
+) -> tuple[list[tuple[ir.Value, list[int]]], list[int]] | None:
+    """Queries, keys and values of attention by two Einsums, each with the permutation to (batch, heads, time, depth), and the
+    permutation from that to the result; None if the Einsums are not those of attention."""
     terms, ends = (_einsum_terms(n.attributes["equation"].as_string()) for n in (scores, result))
-    if terms is None or ends is None or not _is_last_axis(softmax, 4):
+    if terms is None or ends is None:
         return None
     batch, head, query, key = list(terms[2])
     second = [t.translate(str.maketrans(ends[0], terms[2])) for t in ends]  # in the letters of the first equation
@@ -82,13 +109,8 @@ def einsum_attention(
     parts += [(second[1], v)] if sorted(second[1]) == sorted(orders[2]) and sorted(second[2]) == sorted(result_order) else []
     if len(parts) != 3 or any(x.shape is None or len(x.shape) != 4 for _, x in parts):
         return None
-    perms = [[t.index(letter) for letter in order] for (t, _), order in zip(parts, orders, strict=True)]
-    dims = [[x.shape[i] for i in perm] for (_, x), perm in zip(parts, perms, strict=True) if x.shape is not None]
-    factor = scale * of_a * of_b
-    if not _shapes_match(dims[0], dims[1], dims[2], mask, None) or not _is_supported(parts[0][1], parts[1][1], v, factor):
-        return None
-    y = op.Attention(*(op.Transpose(x, perm=perm) for (_, x), perm in zip(parts, perms, strict=True)), mask, scale=factor)
-    return op.Transpose(y, perm=[result_order.index(letter) for letter in second[2]])
+    inputs = [(x, [t.index(letter) for letter in order]) for (t, x), order in zip(parts, orders, strict=True)]
+    return inputs, [result_order.index(letter) for letter in second[2]]
 
 
 def _einsum_terms(equation: str) -> tuple[str, str, str] | None:

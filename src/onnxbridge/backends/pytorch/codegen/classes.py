@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from onnxbridge.backends.pytorch.codegen.line_breaking import WIDTH, lines, numbers, quoted
 from onnxbridge.backends.pytorch.codegen.statements import length
 from onnxbridge.backends.pytorch.modules.graph_module import Network
+from onnxbridge.formats.python_source.line_breaking import WIDTH, lines, numbers, quoted
 from onnxbridge.hub.ir.unique_name import free_name
 
 _MAX_LITERAL = 16

@@ -15,8 +15,8 @@ import torch
 from torch import fx, nn
 
 from onnxbridge.backends.pytorch.codegen.helper_source import PACKAGE, Inlined
-from onnxbridge.backends.pytorch.codegen.line_breaking import quoted
 from onnxbridge.errors import Unsupported
+from onnxbridge.formats.python_source.line_breaking import quoted
 
 _ATOM, _POWER, _UNARY, _COMPARED = 14, 12, 11, 4
 _INFIX: dict[str, tuple[int, tuple[Any, ...]]] = {

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from onnxbridge.backends.pytorch.codegen.line_breaking import WIDTH, joined, lines, requoted
 from onnxbridge.backends.pytorch.trace.tracer import int_elements, read_ints
 from onnxbridge.errors import Unsupported
+from onnxbridge.formats.python_source.line_breaking import WIDTH, joined, lines, requoted
 
 PACKAGE = "onnxbridge."
 _LIBRARIES = {"torch": "import torch", "math": "import math", "re": "import re", "io": "import io", "numpy": "import numpy as np"}

@@ -19,10 +19,10 @@ from torch import fx, nn
 from onnxbridge.backends.pytorch.codegen.classes import Classes
 from onnxbridge.backends.pytorch.codegen.expressions import Expressions
 from onnxbridge.backends.pytorch.codegen.helper_source import PACKAGE, Inlined
-from onnxbridge.backends.pytorch.codegen.line_breaking import lines
 from onnxbridge.backends.pytorch.codegen.statements import function
 from onnxbridge.backends.pytorch.modules.graph_module import Network
 from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsupported
+from onnxbridge.formats.python_source.line_breaking import lines
 
 _LOAD = '''
 

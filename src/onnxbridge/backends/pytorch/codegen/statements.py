@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import keyword
 import operator
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 from torch import fx, nn
 
 from onnxbridge.backends.pytorch.codegen.expressions import Expression, Expressions
+from onnxbridge.formats.python_source.identifiers import identifier
 
 _TEMPORARIES = ("x", "y", "z")
 """Variables for values that only the next statement uses; reusing them frees memory."""
@@ -232,11 +231,9 @@ class _Function:
         self.lines += [f"for {each} in {self.access(path)}:", f"    {name} = {each}({', '.join([name, *others])})"]
 
     def _new(self, name_hint: str) -> Expression:
-        name_hint = re.sub(r"\W", "_", name_hint, flags=re.ASCII)
-        while name_hint in self.reserved or keyword.iskeyword(name_hint) or not name_hint.isidentifier():
-            name_hint = f"{name_hint}_" if name_hint.isidentifier() else f"_{name_hint}"
-        self.reserved.add(name_hint)
-        return Expression(name_hint)
+        name = identifier(name_hint, self.reserved)
+        self.reserved.add(name)
+        return Expression(name)
 
 
 def _is_tensor(node: fx.Node) -> bool:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.artifacts import frozen, keras_file, lite, saved_model
+from onnxbridge.backends.tensorflow.codegen import source_file
 from onnxbridge.hub.ir import strings
 from onnxbridge.hub.passes.transposes.propagate_transposes import inverse
 from onnxbridge.plugin_protocols import Run
@@ -27,7 +28,7 @@ Opened = Callable[[Sequence[Any]], Sequence[Any]]
 class Kind:
     """A kind of file: `save` writes a model at a path with its suffix, `opened` reads that for a model of the same interface."""
 
-    save: Callable[[Any, Path], None]
+    save: Callable[[Any, Path], Any]
     opened: Callable[[Any, Path], Opened]
 
 
@@ -37,6 +38,7 @@ KINDS: Mapping[str, Kind] = {
     ".h5": Kind(keras_file.save, keras_file.opened),
     ".tflite": Kind(lite.save, lite.opened),
     ".pb": Kind(frozen.save, frozen.opened),
+    ".py": Kind(source_file.save, source_file.opened),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,8 @@ import onnx_ir as ir
 from onnxbridge.backends.tensorflow.functional import custom_layers
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
 from onnxbridge.backends.tensorflow.functional.fragments import fragment, is_variable
-from onnxbridge.backends.tensorflow.functional.model import KerasModel, keras_model
-from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of
+from onnxbridge.backends.tensorflow.functional.model import BuiltCall, KerasModel, keras_model
+from onnxbridge.backends.tensorflow.functional.names import LayerNames, name_of, plain_name
 from onnxbridge.backends.tensorflow.functional.plan import Step, inputs_of, is_tensor, steps
 from onnxbridge.backends.tensorflow.functional.values import dtype_of, weight
 from onnxbridge.backends.tensorflow.hub_module import keywords
@@ -45,12 +45,12 @@ def build(model: ir.Model, functions: bool = True, unrolled: bool = False) -> Ke
     """
     if keras.backend.backend() != "tensorflow":
         raise NotFunctional(f"Keras runs on {keras.backend.backend()}")
-    with _defaults():
+    with keras_defaults():
         return _Builder(model, unrolled).model(functions)
 
 
 @contextmanager
-def _defaults() -> Iterator[None]:
+def keras_defaults() -> Iterator[None]:
     """Keras's settings as the layers are written for, whatever the user has configured."""
     policy, order = keras.config.dtype_policy(), keras.config.image_data_format()
     keras.config.set_dtype_policy("float32")
@@ -83,11 +83,15 @@ class _Builder:
         for node in graph:
             for value in inputs_of(node):
                 self.readers.setdefault(value, set()).add(node)
+        self.calls: list[BuiltCall] = []
         self._layers: dict[Any, Any] = {}
         self._unrolled = unrolled
 
     def model(self, functions: bool) -> KerasModel:
         plan = steps(self.graph, functions)
+        calls = [(s.nodes[0], c) for s in plan for r in (s.results or {}).values() for c in _calls(r)]
+        self.names.functions = {c.kind.removeprefix("ops.") for _, c in calls if not c.is_layer} | {"get_item"}
+        self.names.with_weights = {plain_name(name_of(n, _sources_of(c), c.kind)).lower() for n, c in calls if c.weights}
         self._share_parameters([s for s in plan if s.results is None], [s for s in plan if s.results is not None])
         for step in plan:
             if step.results is None:
@@ -107,6 +111,7 @@ class _Builder:
             inputs[0] if len(inputs) == 1 else inputs, outputs[0] if len(outputs) == 1 else outputs,
             name=self.names.unused(self.graph.name or "model"), hub_inputs=[v.name or "" for v in self.inputs],
             hub_outputs=[v.name or "" for v in self.graph.outputs], weights_by_name={v.name or "": w for v, w in named},
+            calls=self.calls,
         )  # fmt: skip
 
     def _made(self, step: Step) -> dict[ir.Value, Any]:
@@ -140,43 +145,65 @@ class _Builder:
             return result
         if id(result) not in made:
             inputs = [self._evaluate(item, node, made) for item in result.inputs]
-            made[id(result)] = self._call(result, inputs, node)
+            named = {
+                key: [self._evaluate(v, node, made) for v in (item if isinstance(item, tuple) else (item,))]
+                for key, item in result.named.items()
+            }
+            named = {key: v if isinstance(result.named[key], tuple) else v[0] for key, v in named.items()}
+            made[id(result)] = self._call(result, inputs, named, node)
         return made[id(result)]
 
-    def _call(self, call: Expression, inputs: list[Any], node: ir.Node) -> Any:
+    def _call(self, call: Expression, inputs: list[Any], named: dict[str, Any], node: ir.Node) -> Any:
+        arguments = [inputs] if call.as_list else inputs
+        layer: Any = None
+        config: Mapping[str, Any] = call.config
+        wrapped: tuple[str, Mapping[str, Any]] | None = None
+        if call.kind == "ops.transpose" and (before := self._transposed_from(inputs, config)) is not None:
+            return before
         if call.kind == "getitem":
-            return inputs[0][inputs[1]]
-        if not call.is_layer:
-            function = getattr(keras.ops, call.kind.removeprefix("ops."))
-            return function(*([inputs] if call.as_list else inputs), **call.config)
-        key = (call.kind, repr(call.config), tuple(s for w in call.weights for s in w.sources))
-        layer = self._layers.get(key) if call.weights else None
-        if layer is None:
-            layer = self._layers[key] = self._layer(call, inputs, node)
-            result = self._apply(layer, call, inputs)
-            self._set_weights(layer, call.weights)
-            return result
-        return self._apply(layer, call, inputs)
+            made = inputs[0][inputs[1]]
+        elif not call.is_layer:
+            made = getattr(keras.ops, call.kind.removeprefix("ops."))(*arguments, **config)
+        else:
+            key = (call.kind, repr(config), _sources_of(call))
+            shared = self._layers.get(key) if call.weights else None
+            layer, config, wrapped = self._layers[key] = shared or self._layer(call, inputs, node)
+            made = layer(*arguments, **named)
+            if shared is None:
+                self._set_weights(layer, call.weights)
+        self._record(call.kind, config, layer, inputs, made, named=named, as_list=call.as_list, wrapped=wrapped)
+        return made
 
-    def _apply(self, layer: Any, call: Expression, inputs: list[Any]) -> Any:
-        if call.as_list:
-            return layer(inputs)
-        first, *rest = inputs
-        return layer(first, initial_state=rest) if rest else layer(first)
+    def _transposed_from(self, inputs: Sequence[Any], config: Mapping[str, Any]) -> Any:
+        """The tensor that was transposed before, if this transpose restores it."""
+        before = next((c for c in self.calls if c.kind == "ops.transpose" and c.results[0] is inputs[0]), None)
+        if before is None:
+            return None
+        first, second = (x[1] if len(x) > 1 else c["axes"] for x, c in ((before.inputs, before.config), (inputs, config)))
+        return before.inputs[0] if all(first[axis] == i for i, axis in enumerate(second)) else None
 
-    def _layer(self, call: Expression, inputs: Sequence[Any], node: ir.Node) -> Any:
-        sources = tuple(s for w in call.weights for s in w.sources)
+    def _record(
+        self, kind: str, config: Mapping[str, Any], layer: Any, inputs: Sequence[Any], made: Any, *,
+        named: Mapping[str, Any] | None = None, as_list: bool = False, wrapped: Any = None,
+    ) -> None:  # fmt: skip
+        several = isinstance(made, (list, tuple))
+        results = tuple(made) if several else (made,)
+        self.calls.append(BuiltCall(kind, config, layer, tuple(inputs), named or {}, as_list, wrapped, results, several))
+
+    def _layer(self, call: Expression, inputs: Sequence[Any], node: ir.Node) -> tuple[Any, Mapping[str, Any], Any]:
+        """The layer, the arguments of its constructor, and the kind and arguments of the layer that it wraps."""
+        sources = _sources_of(call)
         suffix = "_pad" if call.kind.startswith("ZeroPadding") and node.op_type != "Pad" else ""
         suffix = "_crop" if call.kind.startswith("Cropping") else suffix
-        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix)
-        config = dict(call.config)
+        name = self.names.unused(name_of(node, sources or _weights_beside(node), call.kind) + suffix, bool(sources))
         steps = inputs[0].shape[1] if _is_recurrent(call) else None
         unrolled = {"unroll": True} if self._unrolled and steps is not None and steps <= _UNROLLED else {}
-        if call.wrapped is not None:
-            config["layer"] = getattr(keras.layers, call.wrapped.kind)(**call.wrapped.config, **unrolled)
-        elif unrolled:
-            config.update(unrolled)
-        return getattr(keras.layers, call.kind)(**config, name=name)
+        if call.wrapped is None:
+            config = {**call.config, **unrolled}
+            return getattr(keras.layers, call.kind)(**config, name=name), config, None
+        kind, inner = call.wrapped.kind, {**call.wrapped.config, **unrolled}
+        layer = getattr(keras.layers, call.kind)(getattr(keras.layers, kind)(**inner), **call.config, name=name)
+        return layer, call.config, (kind, inner)
 
     def _set_weights(self, layer: Any, weights: Sequence[Weight]) -> None:
         variables = layer.weights
@@ -203,15 +230,16 @@ class _Builder:
             for node in step.nodes:
                 for value in self._weights_of(node):
                     owners.setdefault(value, set()).add(i)
-        own = {
-            s for step in native for r in step.results.values() for s in _sources(r)  # type: ignore[union-attr]
-        }  # fmt: skip
+        results = [r for step in native for r in (step.results or {}).values()]
+        own = {s for r in results for c in _calls(r) for s in _sources_of(c)}
         for value, found in owners.items():
             if len(found) < 2 and value not in own:
                 continue
             array = weight(value).array()
             layer = custom_layers.Parameter(array.shape, dtype_of(value).name, name=self.names.unused(value.name or ""))
-            self.values[value] = layer(self.values[self.inputs[0]])
+            anchor = self.values[self.inputs[0]]
+            self.values[value] = layer(anchor)
+            self._record("Parameter", {}, layer, [anchor], self.values[value])
             layer.value.assign(array)
             layer.trainable = is_trained(value)
             self.variables.setdefault(value, layer.value)
@@ -237,6 +265,7 @@ class _Builder:
         name = self.names.unused(name_of(nodes[-1], sources if len(nodes) == 1 else (), nodes[-1].op_type))
         layer = custom_layers.Operators(custom_layers.encoded(part.graph), trained, name=name)
         made = layer(inputs[0] if len(inputs) == 1 else inputs)
+        self._record("Operators", {}, layer, inputs, made, as_list=len(inputs) > 1)
         for value, variable in zip(part.weights, layer.weights_in_order, strict=True):
             variable.assign(constant_array(value))
             self.variables.setdefault(value, variable)
@@ -253,11 +282,15 @@ def _weights_beside(node: ir.Node) -> tuple[ir.Value, ...]:
     return tuple(v for v in node.inputs if v is not None and v.const_value is not None and is_trained(v))
 
 
-def _sources(result: Any) -> Iterator[ir.Value]:
+def _calls(result: Any) -> Iterator[Expression]:
+    """The calls of layers and functions in a result."""
     if isinstance(result, Item):
-        yield from _sources(result.call)
+        yield from _calls(result.call)
     elif isinstance(result, Expression):
-        for each in result.weights:
-            yield from each.sources
-        for item in result.inputs:
-            yield from _sources(item)
+        yield result
+        for item in result.operands:
+            yield from _calls(item)
+
+
+def _sources_of(call: Expression) -> tuple[ir.Value, ...]:
+    return tuple(s for w in call.weights for s in w.sources)

@@ -40,6 +40,11 @@ class Operators(keras.layers.Layer):  # type: ignore[misc]
         self._graph = _Graph(onnx_files.from_proto(onnx.ModelProto.FromString(base64.b64decode(model))).graph, len(self.trained))
         self.weights_in_order: list[Any] = []
 
+    @property
+    def graph_function(self) -> _Graph:
+        """The operators as a function of the inputs and the weights."""
+        return self._graph
+
     def build(self, input_shape: Any) -> None:
         for value, trained in zip(self._graph.weights, self.trained, strict=True):
             made = self.add_weight(

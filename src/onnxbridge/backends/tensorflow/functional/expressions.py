@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ class Expression:
         inputs: hub values, other expressions, and constants (numbers, arrays).
         config: the arguments of the layer's constructor, or the keyword arguments of the function.
         weights: in the order of the layer's `weights`.
+        named: inputs that are passed by keyword, each an input or a tuple of them (`initial_state`, `attention_mask`).
         as_list: whether the layer takes its inputs as one list.
         replaces: other nodes whose values the call computes, too; the last one's output is the result.
         wrapped: for a wrapper (Bidirectional), the layer that it wraps, without inputs.
@@ -35,9 +36,17 @@ class Expression:
     inputs: tuple[Any, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
     weights: tuple[Weight, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
     as_list: bool = False
     replaces: tuple[ir.Node, ...] = ()
     wrapped: Expression | None = None
+
+    @property
+    def operands(self) -> Iterator[Any]:
+        """All inputs."""
+        yield from self.inputs
+        for value in self.named.values():
+            yield from value if isinstance(value, tuple) else (value,)
 
     @property
     def is_layer(self) -> bool:

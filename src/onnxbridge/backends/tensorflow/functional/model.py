@@ -13,13 +13,39 @@ from onnxbridge.backends.tensorflow.artifacts.written_as import WrittenAs
 from onnxbridge.backends.tensorflow.hub_module import keywords
 
 
+@dataclass(frozen=True, eq=False)
+class BuiltCall:
+    """One call that a model was built by.
+
+    Attributes:
+        kind: as that of an `Expression`; "Operators" and "Parameter" are onnxbridge's own layers.
+        config: the arguments of the layer's constructor without its name, or the keyword arguments of the function.
+        layer: the layer.
+        inputs, named: symbolic tensors and constants, by position and by keyword.
+        as_list: whether the inputs are passed as one list.
+        wrapped: the kind and the arguments of the layer that a wrapper wraps.
+        results: the symbolic tensors; `several` whether the call returns more than one.
+    """
+
+    kind: str
+    config: Mapping[str, Any]
+    layer: Any
+    inputs: tuple[Any, ...]
+    named: Mapping[str, Any]
+    as_list: bool
+    wrapped: tuple[str, Mapping[str, Any]] | None
+    results: tuple[Any, ...]
+    several: bool
+
+
 @dataclass(frozen=True)
-class _Names:
+class _Origin:
     """What a model knows of the hub model. An object of its own, so that Keras does not track it as part of the model."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     weights: Mapping[str, Any]
+    calls: tuple[BuiltCall, ...]
 
 
 class KerasModel(Functional):  # type: ignore[misc]
@@ -32,21 +58,22 @@ class KerasModel(Functional):  # type: ignore[misc]
         weights_by_name: the variables by hub name.
         hub_inputs, hub_outputs: the hub's names, in order.
         signature: the `tf.TensorSpec` of each input.
+        built_calls: the calls of layers and functions that built the model, in order.
     """
 
     # There is no __init__ of our own: Keras writes the configuration of classes that are constructed as Functional is.
-    _hub_names = _Names((), (), {})
+    _origin = _Origin((), (), {}, ())
     carried: Mapping[str, Any] = {}
     sequences: Mapping[str, Any] = {}
     written_as = WrittenAs()
 
     @property
     def hub_inputs(self) -> tuple[str, ...]:  # noqa: D102
-        return self._hub_names.inputs
+        return self._origin.inputs
 
     @property
     def hub_outputs(self) -> tuple[str, ...]:  # noqa: D102
-        return self._hub_names.outputs
+        return self._origin.outputs
 
     @property
     def keywords(self) -> tuple[str, ...]:
@@ -55,7 +82,11 @@ class KerasModel(Functional):  # type: ignore[misc]
 
     @property
     def weights_by_name(self) -> Mapping[str, Any]:  # noqa: D102
-        return self._hub_names.weights
+        return self._origin.weights
+
+    @property
+    def built_calls(self) -> tuple[BuiltCall, ...]:  # noqa: D102
+        return self._origin.calls
 
     @property
     def signature(self) -> tuple[Any, ...]:  # noqa: D102
@@ -83,11 +114,11 @@ class KerasModel(Functional):  # type: ignore[misc]
 
 def keras_model(
     inputs: Any, outputs: Any, *, name: str, hub_inputs: Sequence[str], hub_outputs: Sequence[str],
-    weights_by_name: Mapping[str, Any],
+    weights_by_name: Mapping[str, Any], calls: Sequence[BuiltCall],
 ) -> KerasModel:  # fmt: skip
     """The model between these symbolic tensors, with its names in the hub."""
     made = KerasModel(inputs, outputs, name=name)
-    made._hub_names = _Names(tuple(hub_inputs), tuple(hub_outputs), weights_by_name)
+    made._origin = _Origin(tuple(hub_inputs), tuple(hub_outputs), weights_by_name, tuple(calls))
     return made
 
 

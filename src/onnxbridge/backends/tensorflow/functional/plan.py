@@ -10,12 +10,13 @@ import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow import dtypes
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result
-from onnxbridge.backends.tensorflow.layers import layer
+from onnxbridge.backends.tensorflow.layers import around, layer
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.fold import constant_array
 from onnxbridge.hub.ir.graphs import bodies_of
 from onnxbridge.lowering import Body, Ref, bind
+from onnxbridge.rules import Rules
 
 _BY_KERAS = frozenset({
     "float16", "float32", "float64", "bfloat16", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bool",
@@ -61,21 +62,46 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
-    for node in nodes:
-        results = _results(node) if node not in taken else None
+    for rules, node in ((rules, node) for rules in (around, layer) for node in nodes):
+        results = _results(rules, node) if node not in taken else None
         if results is not None and (functions or all(map(_is_layers, results))):
             replaced = _replaced(results)
             if any(n in taken for n in replaced):
                 continue
-            step = Step((node, *replaced), _named(node, replaced, results))
+            step = Step((node, *(n for n in replaced if n is not node)), _named(node, replaced, results))
             taken.update(step.nodes)
             native.update(dict.fromkeys(step.nodes, step))
-    return list(_ordered(nodes, native))
+    return _needed(list(_ordered(nodes, native)), graph)
 
 
-def _results(node: ir.Node) -> tuple[Result, ...] | None:
+def _needed(found: Sequence[Step], graph: ir.Graph) -> list[Step]:
+    """The steps that the graph's outputs depend on: layers may compute their results without some of the nodes."""
+    wanted = set(graph.outputs)
+    kept = []
+    for step in reversed(found):
+        results = step.results
+        if not any(v in wanted for v in results or (o for n in step.nodes for o in n.outputs)):
+            continue
+        read = [v for n in step.nodes for v in inputs_of(n)] if results is None else []
+        wanted.update(read if results is None else (v for r in results.values() for v in _values_in(r)))
+        kept.append(step)
+    return kept[::-1]
+
+
+def _values_in(result: Any) -> Iterator[ir.Value]:
+    """The hub values that a result is computed from, weights not included."""
+    if isinstance(result, ir.Value):
+        yield result
+    elif isinstance(result, Item):
+        yield from _values_in(result.call)
+    elif isinstance(result, Expression):
+        for item in result.operands:
+            yield from _values_in(item)
+
+
+def _results(rules: Rules, node: ir.Node) -> tuple[Result, ...] | None:
     call = graph_reader.call_of(node)
-    rule = layer.get(call.op)
+    rule = rules.get(call.op)
     if rule is None or any(not is_tensor(v) for v in (*node.inputs, *node.outputs) if v is not None and v.name):
         return None
 
@@ -96,7 +122,7 @@ def _is_layers(result: Any) -> bool:
     """Whether a result is computed by layers only."""
     if isinstance(result, Item):
         return _is_layers(result.call)
-    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.inputs)))
+    return not isinstance(result, Expression) or (result.is_layer and all(map(_is_layers, result.operands)))
 
 
 def _replaced(results: Sequence[Result]) -> tuple[ir.Node, ...]:
@@ -185,14 +211,3 @@ def _components(before: Mapping[int, Iterable[int]]) -> list[list[int]]:
                     on_stack.difference_update(part)
                     found.append(part)
     return found
-
-
-def values_in(result: Result | Any) -> Iterator[ir.Value]:
-    """The hub values that a result is computed from, weights not included."""
-    if isinstance(result, ir.Value):
-        yield result
-    elif isinstance(result, Item):
-        yield from values_in(result.call)
-    elif isinstance(result, Expression):
-        for item in result.inputs:
-            yield from values_in(item)

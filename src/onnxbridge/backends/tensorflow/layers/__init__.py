@@ -11,6 +11,8 @@ from onnxbridge.hub.passes.transposes.channels_last import DOMAIN
 from onnxbridge.rules import Rules
 
 layer = Rules("backends.tensorflow.layers", package=__name__, writer=True)
+around = Rules("backends.tensorflow.layers_around", package=__name__, writer=True)
+"""Rules for operators whose layer computes what is around them, too. They come first."""
 
 
 def last(op: str) -> str:

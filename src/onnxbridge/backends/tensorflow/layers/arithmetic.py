@@ -53,9 +53,9 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
     """An operator that is a merging layer on two activations of the same shape, else a function."""
 
     def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
-        if kind == "Add" and not _adds_right(A, B):
+        if kind == "Add" and not adds_right(A, B):
             A, B = B, A
-            if not _adds_right(A, B):
+            if not adds_right(A, B):
                 return None
         known_ranks = rank(A) == rank(B) >= 2 and A.const_value is None and B.const_value is None and is_float(A, B)
         if known_ranks and A is not B and same_size(A, B):
@@ -65,7 +65,7 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
     return call
 
 
-def _adds_right(a: ir.Value, b: ir.Value) -> bool:
+def adds_right(a: ir.Value, b: ir.Value) -> bool:
     """Whether Keras's `add` broadcasts `b` as ONNX does.
 
     Where one axis only of `b` is longer than 1 and as long as the last axis of `a`, or else its axis 1, Keras adds `b` along that
@@ -129,3 +129,43 @@ def where(node: ir.Node, condition: ir.Value, X: ir.Value, Y: ir.Value) -> Expre
     return None if any(o is None for o in operands) else Expression("ops.where", (condition, *operands))
 
 
+_COMPARED = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64)
+
+
+def _comparison(function: str) -> Callable[..., Expression | None]:
+    def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        constants = [v.const_value is not None for v in (A, B)]
+        arrays = [known(v) if is_constant else None for v, is_constant in zip((A, B), constants, strict=True)]
+        if A.dtype not in _COMPARED or A.dtype != B.dtype or all(constants) or min(rank(A), rank(B)) < 0:
+            return None
+        if any(a is None and is_constant for a, is_constant in zip(arrays, constants, strict=True)):
+            return None
+        operands = (v if a is None else a.item() if a.ndim == 0 else a for v, a in zip((A, B), arrays, strict=True))
+        return Expression(f"ops.{function}", tuple(operands))
+
+    return call
+
+
+for _op, _name in {
+    "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater", "GreaterOrEqual": "greater_equal",
+}.items():  # fmt: skip
+    layer(_op)(_comparison(_name))
+
+
+def _logical(function: str) -> Callable[..., Expression | None]:
+    def call(node: ir.Node, A: ir.Value, B: ir.Value) -> Expression | None:
+        operands = [v if v.const_value is None else known(v) for v in (A, B)]
+        if any(o is None for o in operands) or min(rank(A), rank(B)) < 0 or not any(v.const_value is None for v in (A, B)):
+            return None
+        return Expression(f"ops.{function}", tuple(operands))
+
+    return call
+
+
+for _op, _name in {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}.items():
+    layer(_op)(_logical(_name))
+
+
+@layer("Not")
+def not_(node: ir.Node, X: ir.Value) -> Expression | None:
+    return Expression("ops.logical_not", (X,)) if X.const_value is None and rank(X) >= 0 else None

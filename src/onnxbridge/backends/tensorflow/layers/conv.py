@@ -38,7 +38,8 @@ def zeros_around(x: Any, pads: Sequence[tuple[int, int]], like: ir.Value) -> Any
     """The input with its spatial dimensions padded by zeros."""
     if not pads:
         return x
-    amounts = pads[0] if len(pads) == 1 else tuple(pads)
+    even = [one(p) for p in pads]
+    amounts = pads[0] if len(pads) == 1 else tuple(pads) if any(isinstance(e, tuple) for e in even) else one(even)
     return Expression(f"ZeroPadding{len(pads)}D", (x,), {"padding": amounts, **dtype_config(like)})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Weight
+from onnxbridge.backends.tensorflow.functional.projections import Product, added_weight, product_of
 from onnxbridge.backends.tensorflow.functional.values import (
     dims,
     dtype_config,
@@ -82,6 +83,8 @@ def _dense(
 
 @layer("Einsum")
 def einsum(node: ir.Node, *Inputs: ir.Value, equation: str) -> Expression | None:
+    if (product := product_of(node)) is not None:
+        return _einsum_dense(product, equation.replace(" ", ""))
     if not is_float(*Inputs) or any(v.const_value is not None or rank(v) < 1 for v in Inputs) or "..." in equation:
         return None
     letters = sorted({c for c in equation if c.isalpha()})
@@ -89,3 +92,19 @@ def einsum(node: ir.Node, *Inputs: ir.Value, equation: str) -> Expression | None
         return None
     lower = str.maketrans({c: chr(ord("a") + i) for i, c in enumerate(letters)})  # Keras reads lower case only
     return Expression("ops.einsum", (equation.replace(" ", "").translate(lower), *Inputs))
+
+
+def _einsum_dense(product: Product, equation: str) -> Expression | None:
+    """A product of the last axes with weights, and the addition of a bias to all axes that come from the weights."""
+    y, ends = product.node.outputs[0], list(product.ends)
+    letters = equation.partition("->")[2][-len(ends) :]
+    add = only_user(y)
+    added = added_weight(add)
+    bias = added[1] if added is not None and dims(added[1]) == ends and dims(y)[-len(ends) :] == ends else None
+    config = {
+        "equation": equation, "output_shape": tuple(dims(y)[1:]), **({} if bias is None else {"bias_axes": letters}),
+        **dtype_config(product.x),
+    }  # fmt: skip
+    weights = (weight(product.kernel), *(() if bias is None else (weight(bias),)))
+    replaced = () if bias is None or add is None else (add,)
+    return Expression("EinsumDense", (product.x,), config, weights, replaces=replaced)

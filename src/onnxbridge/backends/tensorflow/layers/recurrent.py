@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.backends.tensorflow.functional.element_order import rearranged
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Item, Result, Weight
-from onnxbridge.backends.tensorflow.functional.values import dtype_config, ints, is_float, is_weight, only_user, weight
+from onnxbridge.backends.tensorflow.functional.values import dtype_config, is_float, is_weight, weight
 from onnxbridge.backends.tensorflow.layers import layer
 from onnxbridge.hub.passes.value_queries import is_used, is_zero
 
@@ -100,20 +101,21 @@ def _recurrent(
         return None
     has_rows, has_states = is_used(node.outputs[0]), [is_used(o) for o in node.outputs[1:]]
     both = direction == "bidirectional"
-    several = both or any(has_states[1:]) or (has_rows and any(has_states))
+    several = any(has_states[1:]) or (any(has_states) and (has_rows or both))
     config = {
         "units": units, **config, **({} if B is not None else {"use_bias": False}),
         **({"return_sequences": True} if has_rows else {}), **({"return_state": True} if several else {}),
         **({"go_backwards": True} if direction == "reverse" else {}), **dtype_config(X),
     }  # fmt: skip
     x = _batch_first(X)
-    states = [_state(v, i) for i in range(2 if both else 1) for v in given]
+    states = tuple(_state(v, i) for i in range(2 if both else 1) for v in given)
+    named = {"initial_state": states} if states else {}
     sides = tuple(w for i in range(2 if both else 1) for w in _weights(kind, W, R, B, i, units))
     if both:
         wrapped = Expression(kind.kind, (), config)
-        call = Expression("Bidirectional", (x, *states), {}, sides, wrapped=wrapped)
+        call = Expression("Bidirectional", (x,), {}, sides, named, wrapped=wrapped)
     else:
-        call = Expression(kind.kind, (x, *states), config, sides)
+        call = Expression(kind.kind, (x,), config, sides, named)
     rows = _rows(node, Item(call, 0) if several else call, direction) if has_rows else None
     found: list[Result | None] = [rows]
     for i, needed in enumerate(has_states):
@@ -123,7 +125,7 @@ def _recurrent(
             sources = [Item(call, 1 + i), Item(call, 1 + kind.states + i)]
             found.append(Expression("ops.stack", tuple(sources), {"axis": 0}, as_list=True))
         else:
-            found.append(_without_squeeze(node.outputs[1 + i], Item(call, 1 + i) if several else call))
+            found.append(_final_state(node.outputs[1 + i], Item(call, 1 + i) if several else call))
     return tuple(found)  # type: ignore[arg-type]  # results that are not used have no call
 
 
@@ -141,37 +143,28 @@ def _state(value: ir.Value, direction: int) -> Expression:
 
 def _rows(node: ir.Node, sequence: Any, direction: str) -> Result:
     """The first output, (time, directions, batch, units), or what follows it if that moves the batch to the front again."""
+    if direction == "reverse":
+        sequence = Expression("ops.flip", (sequence,), {"axis": 1})
+    after = rearranged(node.outputs[0], (2, 0, 1, 3), lambda s: (*s[:2], s[2] * s[3]))  # (batch, time, directions * units)
+    if after:
+        return _replacing(sequence, after)
+    after = rearranged(node.outputs[0], (0, 2, 1, 3), lambda s: (*s[:2], s[2] * s[3]))  # (time, batch, ...)
+    if after:
+        return Expression("ops.transpose", (sequence, _BATCH_FIRST), replaces=after)
     if direction == "bidirectional":
         halves = Expression("ops.split", (Expression("ops.transpose", (sequence, _BATCH_FIRST)), 2), {"axis": -1})
         return Expression("ops.stack", (Item(halves, 0), Item(halves, 1)), {"axis": 1}, as_list=True)
-    if direction == "reverse":
-        sequence = Expression("ops.flip", (sequence,), {"axis": 1})
-    squeeze = _squeeze_after(node.outputs[0], 1)
-    if squeeze is None:
-        return Expression("ops.expand_dims", (Expression("ops.transpose", (sequence, _BATCH_FIRST)), 1))
-    back = only_user(squeeze.outputs[0])
-    if back is not None and back.op_type == "Transpose" and tuple(back.attributes["perm"].as_ints()) == _BATCH_FIRST:
-        return _replacing(sequence, (squeeze, back))
-    return Expression("ops.transpose", (sequence, _BATCH_FIRST), replaces=(squeeze,))
+    return Expression("ops.expand_dims", (Expression("ops.transpose", (sequence, _BATCH_FIRST)), 1))
 
 
-def _without_squeeze(output: ir.Value, state: Any) -> Result:
-    squeeze = _squeeze_after(output, 0)
-    return Expression("ops.expand_dims", (state, 0)) if squeeze is None else _replacing(state, (squeeze,))
+def _final_state(output: ir.Value, state: Any) -> Result:
+    after = rearranged(output, (1, 0, 2), lambda s: (s[0], s[1] * s[2]))  # (batch, units)
+    return _replacing(state, after) if after else Expression("ops.expand_dims", (state, 0))
 
 
-def _replacing(result: Any, nodes: tuple[ir.Node, ...]) -> Result:
+def _replacing(result: Expression | Item, nodes: tuple[ir.Node, ...]) -> Result:
     """The result, as that of the last of these nodes."""
-    if isinstance(result, Item):
-        return Item(result.call, result.index, nodes)
-    return Expression(result.kind, result.inputs, result.config, result.weights, result.as_list, nodes, result.wrapped)
-
-
-def _squeeze_after(output: ir.Value, axis: int) -> ir.Node | None:
-    """The only user of an output, if it removes this axis, that of the directions."""
-    user = only_user(output)
-    found = user is not None and user.op_type == "Squeeze" and len(user.inputs) == 2 and ints(user.inputs[1]) == [axis]
-    return user if found else None
+    return replace(result, replaces=nodes)
 
 
 @layer("LSTM")

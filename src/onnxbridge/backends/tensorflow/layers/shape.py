@@ -58,7 +58,8 @@ def unsqueeze(node: ir.Node, data: ir.Value, axes: ir.Value) -> Expression | Non
     chosen = ints(axes)
     if (plain := reshaped(data, node.outputs[0])) is not None and plain.is_layer:
         return plain
-    if chosen is None or rank(data) < 0 or data.dtype not in FLOATS or not chosen:
+    kinds = (*FLOATS, ir.DataType.BOOL)
+    if not chosen or rank(data) < 0 or data.dtype not in kinds or data.const_value is not None:
         return None
     return Expression("ops.expand_dims", (data,), {"axis": tuple(chosen) if len(chosen) > 1 else chosen[0]})
 

@@ -1,0 +1,1 @@
+"""Writing Python source: identifiers, string literals and the breaking of long lines."""

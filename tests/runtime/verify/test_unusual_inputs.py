@@ -43,6 +43,10 @@ def test_only_where_the_operators_define_their_result(op, names):
     assert list(unusual(f"g (float[N,4] x) => (float[n,m] y) {{ y = {op}(x) }}")) == names
 
 
+def test_pairs_that_may_be_complex_numbers_stay_finite():
+    assert list(unusual("g (float[N,2] x) => (float[n,m] y) { y = Mul(x, x) }")) == NAMES[1:]
+
+
 def test_a_size_that_is_at_least_one_is_not_zero():
     assert "empty inputs" not in unusual(SUM, {"N": (1, None)})
 

@@ -33,11 +33,18 @@ def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds
     """What is unusual, and such inputs, as far as all operators of the graph are defined on them."""
     operators = {node.op_type if not node.domain else node.domain for node in graph.all_nodes()}
     floating = [v.name or "" for v in graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
-    if operators <= _IEEE and floating and all(isinstance(sample[name], np.ndarray) for name in floating):
+    arrays = bool(floating) and all(isinstance(sample[name], np.ndarray) for name in floating)
+    if arrays and operators <= _IEEE and not _may_be_complex(graph):
         rng = np.random.default_rng(seed)
         yield "inputs with NaN and infinities", {**sample, **{name: _with_not_finite(rng, sample[name]) for name in floating}}
     if operators <= _OF_EMPTY and dynamic(graph) and not any(low for low, _ in bounds.values()):
         yield "empty inputs", samples_for(graph, 1, seed, dict.fromkeys(sizes_of(graph, sample), (0, 0)))[0]
+
+
+def _may_be_complex(graph: ir.Graph) -> bool:
+    """Whether a last axis of 2 may be the parts of complex numbers, whose products with infinities no standard defines."""
+    values = [*graph.inputs, *(o for node in graph.all_nodes() for o in node.outputs)]
+    return any(v.shape is not None and len(v.shape) and v.shape[-1] == 2 for v in values)
 
 
 def _with_not_finite(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

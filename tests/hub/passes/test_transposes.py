@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
+from onnxbridge.hub import passes
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
@@ -221,3 +222,21 @@ def test_zero_pads_are_fused_only_if_equivalent():
     assert pads(lambda op, x: op.MaxPool(op.Pad(op.Relu(x), around), kernel_shape=[3, 3]), x) == 0
     assert pads(lambda op, x: op.MaxPool(op.Pad(x, around), kernel_shape=[3, 3]), x) == 1
     assert pads(lambda op, x: op.MaxPool(op.Pad(op.Relu(x), around), kernel_shape=[2, 2]), x) == 1
+
+
+def test_a_layer_normalization_beside_a_transpose_is_recognized():
+    def write(op, x):
+        y = op.Transpose(op.Relu(x), perm=TO_LAST)
+        axes = np.array([-1])
+        mean = op.ReduceMean(y, axes, keepdims=1)
+        centered = op.Sub(y, mean)
+        variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
+        factor = op.Mul(op.Reciprocal(op.Sqrt(op.Add(variance, 1e-5))), op.constant(weights[0], "gamma"))
+        return op.Add(op.Mul(y, factor), op.Add(op.constant(weights[1], "beta"), op.Mul(op.Neg(mean), factor)))
+
+    weights = RNG.standard_normal((2, 5)).astype(np.float32)
+    model = model_of(write, (2, 5, 3, 4))
+    cleaned = passes.clean(model.clone())
+    assert [n.op_type for n in cleaned.graph] == ["Relu", "Transpose", "LayerNormalization"]
+    feeds = {"x0": RNG.standard_normal((2, 5, 3, 4)).astype(np.float32)}
+    np.testing.assert_allclose(run(cleaned, feeds)[0], run(model, feeds)[0], rtol=1e-5, atol=1e-6)

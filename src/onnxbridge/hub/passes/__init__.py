@@ -101,6 +101,7 @@ def clean(model: ir.Model) -> ir.Model:
     recognize_rnn(model)
     merge_directions(model)
     canonicalize(model, {"BatchNormalization", "PRelu"}.__contains__, outermost_first=True)
+    canonicalize(model, {"LayerNormalization"}.__contains__)  # before transposes change its axes
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)

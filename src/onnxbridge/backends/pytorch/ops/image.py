@@ -68,42 +68,6 @@ def col2im(input, image_shape, block_shape, *, dilations=None, pads=None, stride
     return columns_to_image(input, known_ints(image_shape), known_ints(block_shape), dilations, pads, strides)
 
 
-@data_dependent_call
-def select_boxes(boxes, scores, max_boxes, iou_threshold, score_threshold, center_point_box):
-    """For each batch and class, greedily select the best boxes that do not overlap a better one too much."""
-    limit = 0 if max_boxes is None else int(max_boxes)
-    overlap = 0.0 if iou_threshold is None else float(iou_threshold)
-    if center_point_box:
-        x, y, w, h = boxes.unbind(-1)
-        corners = torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
-    else:
-        corners = torch.cat([torch.minimum(boxes[..., :2], boxes[..., 2:]), torch.maximum(boxes[..., :2], boxes[..., 2:])], -1)
-    areas = (corners[..., 2] - corners[..., 0]) * (corners[..., 3] - corners[..., 1])
-    found = []
-    for b in range(scores.shape[0]):
-        for c in range(scores.shape[1]):
-            order = torch.sort(scores[b, c], descending=True, stable=True).indices
-            if score_threshold is not None:
-                order = order[scores[b, c][order] > score_threshold.to(scores.dtype).reshape([])]
-            count = 0
-            while order.numel() and count < limit:
-                best, order = order[0], order[1:]
-                found.append(torch.stack([best.new_tensor(b), best.new_tensor(c), best]))
-                count += 1
-                low = torch.maximum(corners[b, best, :2], corners[b][order, :2])
-                high = torch.minimum(corners[b, best, 2:], corners[b][order, 2:])
-                common = (high - low).clamp(min=0).prod(-1)
-                order = order[common / (areas[b, best] + areas[b][order] - common) <= overlap]
-    return torch.stack(found) if found else torch.zeros([0, 3], dtype=torch.int64)
-
-
-@rule("NonMaxSuppression")
-def non_max_suppression(
-    boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box=0
-):
-    return select_boxes(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box)
-
-
 _FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 """The formats in the ONNX specification; JPEG2000 and PPM stand for their families."""
 _MAX_PIXELS = 1 << 28

@@ -146,6 +146,7 @@ def non_max_suppression(
         return tf.zeros([0, 3], tf.int64)
     if center_point_box:
         x, y, w, h = tf.unstack(boxes, axis=-1)
+        w, h = tf.nn.relu(w), tf.nn.relu(h)  # tf.image swaps edges in the wrong order
         boxes = tf.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
     most = tf.cast(tf.reshape(max_output_boxes_per_class, []), tf.int32)
     overlap = tf.constant(0.0) if iou_threshold is None else tf.reshape(iou_threshold, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.decompositions.standard import decompose
@@ -173,9 +174,12 @@ def non_max_suppression(
 
     box_indices = op.Reshape(arange(op, count), [1, 1, -1])
 
-    def body(iteration, condition, remaining):
+    def any_left(remaining):
+        left = op.Cast(op.Greater(remaining, removed), to=ir.DataType.FLOAT)
+        return op.Greater(op.ReduceSum(left, keepdims=0), np.float32(0))  # also without any class, where ReduceMax has no result
+
+    def body(iteration, condition, remaining, selected_at):
         best = op.ArgMax(remaining, axis=2, keepdims=1)
-        valid = op.Greater(op.GatherElements(remaining, best, axis=2), removed)
 
         def of_best(edge):
             return op.GatherElements(op.Expand(edge, op.Shape(remaining)), best, axis=2)
@@ -186,11 +190,15 @@ def non_max_suppression(
         union = op.Sub(op.Add(of_best(area), area), shared)
         overlaps = op.And(op.Greater(union, 0.0), op.Greater(shared, op.Mul(union, limit)))
         is_best = op.Equal(box_indices, best)
-        return [condition, op.Where(op.Or(overlaps, is_best), removed, remaining), op.Squeeze(best, [2]), op.Squeeze(valid, [2])]
+        selected = op.And(is_best, op.Greater(remaining, removed))
+        selected_at = op.Where(selected, op.Cast(iteration, to=ir.DataType.FLOAT), selected_at)
+        remaining = op.Where(op.Or(overlaps, is_best), removed, remaining)
+        return [any_left(remaining), remaining, selected_at]
 
-    _, best, valid = op.Loop(max_boxes, True, remaining, body=body, outputs=3)
-    # (iterations, batch, classes) to (batch, classes, iterations), for the order of outputs that the standard requires
-    best, valid = (op.Transpose(v, perm=[1, 2, 0]) for v in (best, valid))
+    never = op.Expand(np.float32(np.inf), op.Shape(remaining))
+    _, selected_at = op.Loop(max_boxes, any_left(remaining), remaining, never, body=body, outputs=2)
+    selected_at, best = op.TopK(selected_at, op.Reshape(max_boxes, [1]), axis=2, largest=0, outputs=2)
+    valid = op.Less(selected_at, np.float32(np.inf))
     selected = op.Transpose(op.NonZero(valid), perm=[1, 0])
     return op.Concat(op.Slice(selected, [0], [2], [1]), op.Unsqueeze(op.GatherND(best, selected), [1]), axis=1)
 

@@ -9,11 +9,13 @@ from onnxbridge.hub.ir.values import static_shape
 
 def heads_of(op, x, heads, parts, which):
     """One of the interleaved projections, [length, batch, heads * parts * size], as [batch * heads, length, size]."""
-    length, batch, width = static_shape(x)
-    size = width // (heads * parts)
-    split = op.Reshape(x, [length, batch, heads, parts, size])
-    one = op.Gather(split, which, axis=3)
-    return op.Reshape(op.Transpose(one, perm=[1, 2, 0, 3]), [batch * heads, length, size])
+    size = static_shape(x, [2])[0] // (heads * parts)
+    length, batch = op.size(x, 0), x.shape[1]
+    if parts == 1:
+        one = op.reshape(x, [length, batch * heads if isinstance(batch, int) else -1, size])
+        return op.Transpose(one, perm=[1, 0, 2])
+    one = op.Gather(op.Reshape(x, [0, 0, heads, parts, size]), which, axis=3)
+    return op.reshape(op.Transpose(one, perm=[1, 2, 0, 3]), [batch * heads if isinstance(batch, int) else -1, length, size])
 
 
 def scores(op, queries, keys):
@@ -22,10 +24,11 @@ def scores(op, queries, keys):
 
 def joined(op, attention, values, heads):
     """Values weighted by attention, with concatenated heads: [length, batch, heads * size]."""
-    both, length, _ = static_shape(attention)
+    both, length = attention.shape[0], op.size(attention, 1)
     (size,) = static_shape(values, [2])
-    mixed = op.Reshape(op.MatMul(attention, values), [both // heads, heads, length, size])
-    return op.Reshape(op.Transpose(mixed, perm=[2, 0, 1, 3]), [length, both // heads, heads * size])
+    batch = both // heads if isinstance(both, int) else -1
+    mixed = op.reshape(op.MatMul(attention, values), [batch, heads, length, size])
+    return op.Reshape(op.Transpose(mixed, perm=[2, 0, 1, 3]), [0, 0, heads * size])
 
 
 @rule("_contrib_interleaved_matmul_selfatt_qk")

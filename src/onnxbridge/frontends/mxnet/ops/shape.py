@@ -10,7 +10,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
 from onnxbridge.hub.ir.fold import constant_array
-from onnxbridge.hub.ir.values import cast, rank, static_shape
+from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -377,7 +377,13 @@ def linspace(op, *, start, stop=None, step=1.0, repeat=1, infer_range=False, dty
 @rule("_contrib_arange_like")
 def arange_like(op, data, *, start=0.0, step=1.0, repeat=1, axis=None):
     """A range over the elements of the input, in its shape, or over the indices of one axis."""
-    count = static_shape(data, None if axis is None else [axis])
-    total = math.prod(count)
-    numbers = start + np.repeat(np.arange(-(-total // repeat)), repeat)[:total] * step
-    return op.constant(numbers.reshape(count).astype(data.dtype.numpy()))
+    counts = sizes(op, data) if axis is None else [op.size(data, axis)]
+    total = product(op, counts)
+    if isinstance(total, int):
+        numbers = start + np.repeat(np.arange(-(-total // repeat)), repeat)[:total] * step
+        return op.constant(numbers.reshape(counts).astype(data.dtype.numpy()))
+    numbers = op.Range(0, total, 1)
+    numbers = like(op, op.Div(numbers, repeat) if repeat != 1 else numbers, data)
+    numbers = op.Mul(numbers, step) if step != 1 else numbers
+    numbers = op.Add(numbers, start) if start != 0 else numbers
+    return numbers if axis is not None else op.Reshape(numbers, op.Shape(data))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
@@ -68,3 +70,34 @@ def modulated_deformable_convolution(
         strides=as_tuple(stride) or (1, 1), dilations=as_tuple(dilate) or (1, 1), pads=(as_tuple(pad) or (0, 0)) * 2,
         group=num_group, offset_group=num_deformable_group,
     )  # fmt: skip
+
+
+@rule("_contrib_DeformableConvolution")
+def deformable_convolution(
+    op, data, offset, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1,
+    num_deformable_group=1, no_bias=False, layout=None,
+):  # fmt: skip
+    """Points outside the image count as 0, and those between its last pixel and its edge as the last pixel."""
+    steps, taps, pads = as_tuple(stride) or (1, 1), as_tuple(dilate) or (1, 1), as_tuple(pad) or (0, 0)
+    offset = _within(op, data, offset, as_tuple(kernel), steps, taps, pads)
+    return modulated_deformable_convolution(
+        op, data, offset, None, weight, bias, kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_filter=num_filter,
+        num_group=num_group, num_deformable_group=num_deformable_group, no_bias=no_bias, layout=layout,
+    )  # fmt: skip
+
+
+def _within(op, data, offset, kernel, stride, dilate, pad):
+    """Offsets that take points outside the image where ONNX counts 0 too, and those behind the last pixel onto it."""
+    sizes, counts = static_shape(data, [2, 3]), static_shape(offset, [2, 3])
+    dtype = data.dtype.numpy()
+    steps = [np.arange(n) * s - p for n, s, p in zip(counts, stride, pad, strict=True)]
+    taps = [np.arange(k) * d for k, d in zip(kernel, dilate, strict=True)]
+    y = np.broadcast_to((taps[0][:, None] + steps[0])[:, None, :, None], (*kernel, *counts))
+    x = np.broadcast_to((taps[1][:, None] + steps[1])[None, :, None, :], (*kernel, *counts))
+    base = np.stack([y, x], 2).reshape(-1, 2, *counts).astype(dtype)  # for each tap, rows and columns
+    size = np.array(sizes, dtype).reshape(2, 1, 1)
+    offset = op.Reshape(offset, [0, -1, *base.shape])
+    point = op.Add(offset, base)
+    outside = op.Or(op.Less(point, np.zeros((), dtype)), op.GreaterOrEqual(point, size))
+    offset = op.Where(op.Greater(point, size - 1), size - 1 - base, offset)
+    return op.Reshape(op.Where(outside, -2 - base, offset), [0, -1, *counts])

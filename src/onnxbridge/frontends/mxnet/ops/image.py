@@ -35,22 +35,26 @@ def _repeated(op, x, scale):
 def bilinear_resize_2d(
     op, data, like=None, *, height=1, width=1, scale_height=None, scale_width=None, mode="size", align_corners=True
 ):  # fmt: skip
-    size = _resized(data, like, (height, width), (scale_height, scale_width), mode)
-    coordinates = "align_corners" if align_corners else "half_pixel"
+    size = _resized(op, data, like, (height, width), (scale_height, scale_width), mode)
+    coordinates = "align_corners" if align_corners else "pytorch_half_pixel"
     target = op.dims([op.size(data, 0), op.size(data, 1), *size])
     return op.Resize(data, None, None, target, mode="linear", coordinate_transformation_mode=coordinates)
 
 
-def _resized(data, like, size, scales, mode):
+def _resized(op, data, like, size, scales, mode):
+    """The height and width of the result. With a scale of the height, MXNet expects one of the width, too."""
     if mode == "like":
-        return static_shape(like, [2, 3])
-    if mode == "size" and scales == (None, None):
+        return [op.size(like, a) for a in (2, 3)]
+    if mode == "size" and scales[0] is None:
         return size
+    sizes = static_shape(data, [2, 3])
     if mode == "size":
-        return [int(n * s) for n, s in zip(static_shape(data, [2, 3]), scales, strict=True)]
+        return [int(np.float32(s) * np.float32(n)) for n, s in zip(sizes, scales, strict=True)]
+    if mode == "odd_scale":
+        return [int(np.float32(s) * np.float32(n - n % 2)) + n % 2 for n, s in zip(sizes, scales, strict=True)]
     if mode in ("to_even_down", "to_even_up", "to_odd_down", "to_odd_up"):
         odd, step = "odd" in mode, 1 if mode.endswith("up") else -1
-        return [n if n % 2 == odd else n + step for n in static_shape(data, [2, 3])]
+        return [n if n % 2 == odd else n + step for n in sizes]
     raise Unsupported(f"mode={mode!r} is not supported")
 
 
@@ -93,15 +97,20 @@ def roi_pooling(op, data, rois, *, pooled_size, spatial_scale):
 
 @rule("_contrib_ROIAlign")
 def roi_align(op, data, rois, *, pooled_size, spatial_scale, sample_ratio=-1, position_sensitive=False, aligned=False):
-    if position_sensitive:
-        raise Unsupported("position_sensitive=True is not supported")
+    """A region with a negative index of its image is all zeros."""
     height, width = as_tuple(pooled_size)
-    batch = op.Cast(op.Reshape(op.Slice(rois, [0], [1], [1]), [-1]), to=np.int64)
-    return op.RoiAlign(
-        data, op.Slice(rois, [1], [5], [1]), batch, output_height=height, output_width=width, spatial_scale=spatial_scale,
+    batch = op.Slice(rois, [0], [1], [1])
+    image = op.Reshape(op.Cast(op.Relu(batch), to=np.int64), [-1])
+    found = op.RoiAlign(
+        data, op.Slice(rois, [1], [5], [1]), image, output_height=height, output_width=width, spatial_scale=spatial_scale,
         sampling_ratio=max(sample_ratio, 0), mode="avg",
         coordinate_transformation_mode="half_pixel" if aligned else "output_half_pixel",
     )  # fmt: skip
+    if position_sensitive:  # each bin has channels of its own: the diagonal of channels by bins
+        bins = height * width
+        own = op.Gather(op.Reshape(found, [0, -1, bins * bins]), np.arange(bins) * (bins + 1), axis=2)
+        found = op.Reshape(own, [0, 0, height, width])
+    return op.Where(op.Less(op.Unsqueeze(batch, [2, 3]), 0.0), 0.0, found)
 
 
 @rule("im2col")

@@ -68,10 +68,13 @@ def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var
     """Gamma and beta have one element per group, so groups correspond to the channels of InstanceNorm."""
     if static_shape(gamma) != [num_groups]:
         raise Unsupported("gamma does not have one element per group")
-    if output_mean_var:
-        raise Unsupported("output_mean_var=True is not supported")
     grouped = op.Reshape(data, [0, num_groups, -1])
-    return op.Reshape(op.InstanceNormalization(grouped, gamma, beta, epsilon=eps), op.Shape(data))
+    y = op.Reshape(op.InstanceNormalization(grouped, gamma, beta, epsilon=eps), op.Shape(data))
+    if not output_mean_var:
+        return y
+    mean = op.ReduceMean(grouped, [2])
+    variance = op.ReduceMean(op.Mul(*[op.Sub(grouped, mean)] * 2), [2], keepdims=0)
+    return y, op.Squeeze(mean, [2]), op.Sqrt(op.Add(variance, eps))
 
 
 @rule("L2Normalization")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
@@ -39,8 +40,23 @@ def _reduction(onnx):
 rule("sum", "sum_axis")(_reduction("ReduceSum"))
 rule("mean")(_reduction("ReduceMean"))
 rule("prod")(_reduction("ReduceProd"))
-rule("max", "max_axis")(_reduction("ReduceMax"))
-rule("min", "min_axis")(_reduction("ReduceMin"))
+
+
+def _largest(onnx):
+    """The maximum or minimum, NaN where an element is: ONNX leaves open what ReduceMax and ReduceMin do with NaN."""
+
+    def lower(op, data, *, axis=None, keepdims=False, exclude=False, np_shape=False):
+        found = reduce(op, onnx, data, axis, keepdims, exclude, np_shape)
+        if not data.dtype.is_floating_point():
+            return found
+        missing = op.Where(op.IsNaN(data), data, 0)
+        return op.Add(found, reduce(op, "ReduceSum", missing, axis, keepdims, exclude, np_shape))
+
+    return lower
+
+
+rule("max", "max_axis")(_largest("ReduceMax"))
+rule("min", "min_axis")(_largest("ReduceMin"))
 
 
 @rule("nansum")
@@ -69,14 +85,24 @@ def norm(op, data, *, ord=2, axis=None, out_dtype=None, keepdims=False, np_shape
     return reduce(op, "ReduceL1" if ord == 1 else "ReduceL2", data, axis, keepdims, False, np_shape)
 
 
+def before_all(op, data, largest):
+    """Replaces NaN by what is beyond all other elements, so that ArgMax or ArgMin finds the first one."""
+    if not data.dtype.is_floating_point():
+        return data
+    last = float(data.dtype.max) if largest else float(data.dtype.min)
+    others = op.Min(data, last) if largest else op.Max(data, last)
+    return op.Where(op.IsNaN(data), np.inf if largest else -np.inf, others)
+
+
 def _extreme(onnx):
     def lower(op, data, *, axis=None, keepdims=False, np_shape=False):
+        dtype, data = data.dtype, before_all(op, data, onnx == "ArgMax")
         if axis is None:
             found = op.call(onnx, op.Reshape(data, [-1]), axis=0, keepdims=0)
             found = op.Reshape(found, [1] * rank(data)) if keepdims else found
         else:
             found = op.call(onnx, data, axis=axis, keepdims=int(keepdims))
-        return scalar_shape(op, cast(op, found, data.dtype), np_shape)
+        return scalar_shape(op, cast(op, found, dtype), np_shape)
 
     return lower
 
@@ -87,7 +113,7 @@ rule("argmin")(_extreme("ArgMin"))
 
 @rule("argmax_channel")
 def argmax_channel(op, data):
-    return cast(op, op.ArgMax(data, axis=1, keepdims=0), data.dtype)
+    return cast(op, op.ArgMax(before_all(op, data, True), axis=1, keepdims=0), data.dtype)
 
 
 @rule("moments")

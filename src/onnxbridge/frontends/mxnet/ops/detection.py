@@ -204,3 +204,110 @@ def multi_box_detection(
     selected = op.Greater(scores_of_selected(op, scores, chosen), -np.inf)
     label = op.Where(op.Unsqueeze(selected, [2]), op.Slice(rows, [0], [1], [2]), -1.0)
     return op.Where(valid, op.Concat(label, op.Slice(rows, [1], [6], [2]), axis=2), -1.0)
+
+
+@rule("_contrib_bipartite_matching")
+def bipartite_matching(op, data, *, is_ascend=False, threshold, topk=-1):
+    """Matches rows and columns, best scores first: the column of each row and the row of each column, -1 where there is none.
+
+    As in MXNet, `topk` allows one match more.
+    """
+    rows, columns = static_shape(data, [-2, -1])
+    scores = op.Reshape(op.Neg(data) if is_ascend else data, [-1, rows * columns])
+    least = -threshold if is_ascend else threshold
+    count = min(rows, columns, topk + 1 if topk > 0 else rows)
+    of_row, of_column = np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)
+    unmatched = [op.Expand(-1.0, op.dims([op.size(scores, 0), n])) for n in (rows, columns)]
+
+    def step(i, condition, scores, row_matches, column_matches):
+        best = op.ArgMax(scores, axis=1, keepdims=1)
+        found = op.Greater(op.GatherElements(scores, best, axis=1), least)
+        row, column = op.Div(best, columns), op.Mod(best, columns)
+
+        def matched(matches, size, at, partner):
+            return op.Where(op.And(found, op.Equal(np.arange(size), at)), op.Cast(partner, to=FLOAT), matches)
+
+        used = op.Or(op.Equal(of_row, row), op.Equal(of_column, column))
+        scores = op.Where(used, -np.inf, scores)
+        row_matches = matched(row_matches, rows, row, column)
+        return op.Identity(condition), scores, row_matches, matched(column_matches, columns, column, row)
+
+    _, row_matches, column_matches = op.Loop(count, op.constant(np.bool_(True)), scores, *unmatched, body=step, outputs=3)
+    shape = [op.size(data, a) for a in range(rank(data) - 2)]
+    return tuple(cast(op, op.reshape(m, [*shape, n]), data.dtype) for m, n in ((row_matches, rows), (column_matches, columns)))
+
+
+@rule("_contrib_Proposal", "_contrib_MultiProposal")
+def proposal(
+    op, cls_prob, bbox_pred, im_info, *, rpn_pre_nms_top_n=6000, rpn_post_nms_top_n=300, threshold=0.7, rpn_min_size=16,
+    scales=(4.0, 8.0, 16.0, 32.0), ratios=(0.5, 1.0, 2.0), feature_stride=16, output_score=False, iou_loss=False,
+):  # fmt: skip
+    """Regions of interest [image, left, top, right, bottom] from scores and offsets to anchors; pixels of both edges count.
+
+    If fewer than `rpn_post_nms_top_n` are left, they are repeated.
+    """
+    height, width = static_shape(cls_prob, [2, 3])
+    bases = _anchors(feature_stride, as_tuple(ratios), as_tuple(scales))
+    count = len(bases) * height * width
+    shifts = np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1).astype(np.float32) * feature_stride
+    anchors = (bases + np.tile(shifts, 2)[:, :, None]).reshape(1, count, 4)
+    deltas = op.Reshape(op.Transpose(bbox_pred, perm=[0, 2, 3, 1]), [0, count, 4])
+    scores = op.Slice(cls_prob, [len(bases)], [2 * len(bases)], [1])
+    scores = op.Reshape(op.Transpose(scores, perm=[0, 2, 3, 1]), [0, count])
+    sizes = op.Unsqueeze(im_info, [1])  # [image, 1, height and width and scale]
+    boxes = op.Add(anchors, deltas) if iou_loss else _moved(op, anchors, deltas)
+    last = op.Sub(op.Gather(sizes, [1, 0, 1, 0], axis=2), 1.0)
+    boxes = op.Max(op.Min(boxes, last), 0.0)
+
+    cells = np.repeat(shifts[:, :, None] / feature_stride, len(bases), 2).reshape(1, count, 2)
+    real = op.Floor(op.Div(op.Gather(sizes, [1, 0], axis=2), float(feature_stride)))
+    padded = op.GreaterOrEqual(cells, real)
+    least = op.Mul(op.Slice(sizes, [2], [3], [2]), float(rpn_min_size))
+    low, high = op.Split(boxes, axis=2, num_outputs=2, outputs=2)
+    small = op.Less(op.Add(op.Sub(high, low), 1.0), least)
+
+    def either(flags):
+        return op.Or(*(op.Gather(flags, np.int64(i), axis=2) for i in (0, 1)))
+
+    small = either(small)
+    half = op.Div(least, 2.0)
+    boxes = op.Where(op.Unsqueeze(small, [2]), op.Concat(op.Sub(low, half), op.Add(high, half), axis=2), boxes)
+    scores = op.Where(op.Or(small, either(padded)), -1.0, scores)
+
+    limit = min(rpn_pre_nms_top_n, count) if rpn_pre_nms_top_n > 0 else count
+    scores, order = op.TopK(scores, [limit], axis=1, outputs=2)
+    boxes = ordered(op, boxes, order)
+    wanted = min(rpn_post_nms_top_n, limit)
+    chosen = without_overlaps(op, op.Add(boxes, np.array([0, 0, 1, 1], np.float32)), scores, None, wanted, threshold, start=0)
+    best, order = op.TopK(scores_of_selected(op, scores, chosen), [wanted], axis=1, outputs=2)
+    found = op.ReduceSum(op.Cast(op.Greater(best, -np.inf), to=INT64), [1])
+    order = op.GatherElements(order, op.Mod(np.arange(rpn_post_nms_top_n)[None], found), axis=1)
+    boxes = op.Reshape(ordered(op, boxes, order), [-1, 4])
+    images = cast(op, arange(op, op.size(cls_prob, 0)), FLOAT)
+    images = op.Reshape(op.Expand(op.Unsqueeze(images, [1]), [1, rpn_post_nms_top_n]), [-1, 1])
+    rois = op.Concat(images, boxes, axis=1)
+    return rois, op.Reshape(op.GatherElements(scores, order, axis=1), [-1, 1])
+
+
+def _anchors(stride, ratios, scales):
+    """One box for each ratio of height to width and each scale, around the first cell."""
+    middle = np.float32(0.5 * (stride - 1))
+    boxes = []
+    for ratio in np.array(ratios, np.float32):
+        wide = np.floor(np.sqrt(np.floor(np.float32(stride * stride) / ratio)) + np.float32(0.5))
+        for scale in np.array(scales, np.float32):
+            across = wide * scale
+            down = np.floor(across / scale * ratio + np.float32(0.5)) * scale
+            half = np.array([across - 1, down - 1], np.float32) * np.float32(0.5)
+            boxes.append(np.concatenate([middle - half, middle + half]))
+    return np.array(boxes, np.float32)
+
+
+def _moved(op, anchors, deltas):
+    """Anchors with moved centers, and sizes multiplied by exponentials."""
+    size = anchors[..., 2:] - anchors[..., :2] + 1
+    center = anchors[..., :2] + (size - 1) / 2
+    move, grow = op.Split(deltas, axis=2, num_outputs=2, outputs=2)
+    center = op.Add(op.Mul(move, size), center)
+    half = op.Mul(op.Sub(op.Mul(op.Exp(grow), size), 1.0), 0.5)
+    return op.Concat(op.Sub(center, half), op.Add(center, half), axis=2)

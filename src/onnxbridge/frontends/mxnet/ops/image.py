@@ -113,6 +113,75 @@ def roi_align(op, data, rois, *, pooled_size, spatial_scale, sample_ratio=-1, po
     return op.Where(op.Less(op.Unsqueeze(batch, [2, 3]), 0.0), 0.0, found)
 
 
+@rule("_contrib_PSROIPooling")
+def ps_roi_pooling(op, data, rois, *, spatial_scale, output_dim, pooled_size, group_size=0):
+    """Means over the bins of regions, for each group of bins of channels of its own; regions are rounded to pixels.
+
+    The sums of rectangles are differences of cumulative sums, in double precision.
+    """
+    groups, (height, width) = group_size or pooled_size, static_shape(data, [2, 3])
+    group = np.clip(np.arange(pooled_size) * groups // pooled_size, 0, groups - 1)
+    maps = op.Reshape(op.Cast(data, to=np.float64), [0, output_dim, groups * groups, height, width])
+    maps = op.Transpose(maps, perm=[0, 2, 3, 4, 1])
+    sums = op.CumSum(op.CumSum(maps, np.int64(2)), np.int64(3))
+    sums = op.Pad(sums, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
+
+    steps = np.arange(pooled_size, dtype=np.float32)[:, None]
+    corners = op.Slice(rois, [1], [5], [1])
+    away = op.Mul(op.Sign(corners), op.Floor(op.Add(op.Abs(corners), 0.5)))  # halves are rounded away from 0
+    low, high = op.Split(away, axis=1, num_outputs=2, outputs=2)
+    low, high = (op.Mul(op.Unsqueeze(v, [1]), float(spatial_scale)) for v in (low, op.Add(high, 1.0)))
+    bins = op.Div(op.Max(op.Sub(high, low), 0.1), float(pooled_size))  # [region, 1, across and down]
+    size = np.array([width, height], np.float32)
+    first = op.Floor(op.Add(op.Mul(bins, steps), low))
+    last = op.Ceil(op.Add(op.Mul(bins, steps + 1), low))
+    first, last = (op.Cast(op.Max(op.Min(v, size), 0.0), to=np.int64) for v in (first, last))
+    last = op.Max(last, first)
+
+    shape = op.dims([op.size(rois, 0), pooled_size, pooled_size, 1])
+
+    def axis(bounds, i):
+        return op.Expand(op.Unsqueeze(op.Gather(bounds, np.int64(i), axis=2), [1, 3] if i == 0 else [2, 3]), shape)
+
+    image = op.Expand(op.Reshape(op.Cast(op.Slice(rois, [0], [1], [1]), to=np.int64), [-1, 1, 1, 1]), shape)
+    channel = op.Expand((group[:, None] * groups + group).reshape(1, pooled_size, pooled_size, 1), shape)
+    left, right, top, bottom = axis(first, 0), axis(last, 0), axis(first, 1), axis(last, 1)
+
+    def total(y, x):
+        return op.GatherND(sums, op.Concat(image, channel, y, x, axis=3))
+
+    inside = op.Sub(op.Sub(total(bottom, right), total(top, right)), op.Sub(total(bottom, left), total(top, left)))
+    area = op.Mul(op.Sub(bottom, top), op.Sub(right, left))
+    mean = op.Div(inside, op.Cast(op.Max(area, 1), to=np.float64))
+    return op.Transpose(op.Cast(mean, to=data.dtype), perm=[0, 3, 1, 2])
+
+
+@rule("Correlation")
+def correlation(op, data1, data2, *, kernel_size=1, max_displacement=1, stride1=1, stride2=1, pad_size=0, is_multiply=True):
+    """The mean over windows and channels of products, or absolute differences, with the second image moved, for each movement."""
+    height, width = (n + 2 * pad_size for n in static_shape(data1, [2, 3]))
+    border = max_displacement + (kernel_size - 1) // 2
+    spans = [(-(-(n - 2 * border) // stride1) - 1) * stride1 + kernel_size for n in (height, width)]
+    pads = [0, 0, pad_size, pad_size] * 2
+    first, second = op.Pad(data1, pads), op.Pad(data2, pads)
+    first = op.Slice(first, [max_displacement] * 2, [max_displacement + n for n in spans], [2, 3])
+    reach = max_displacement // stride2
+    starts = max_displacement + np.arange(-reach, reach + 1) * stride2
+    starts = np.stack(np.meshgrid(starts, starts, indexing="ij"), -1).reshape(-1, 2)
+
+    def step(i, condition):
+        start = op.Gather(starts, i, axis=0)
+        moved = op.Slice(second, start, op.Add(start, np.array(spans)), [2, 3])
+        both = op.Mul(first, moved) if is_multiply else op.Abs(op.Sub(first, moved))
+        return op.Identity(condition), op.ReduceMean(both, [1], keepdims=0)
+
+    found = op.Loop(len(starts), op.constant(np.bool_(True)), body=step)
+    found = op.Transpose(found, perm=[1, 0, 2, 3])
+    if kernel_size == stride1 == 1:
+        return found
+    return op.AveragePool(found, kernel_shape=[kernel_size] * 2, strides=[stride1] * 2)
+
+
 @rule("im2col")
 def im2col(op, data, *, kernel, stride=(), dilate=(), pad=()):
     """The elements of each window as a column: a convolution with one-hot kernels."""

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxbridge.errors import MissingFrameworkError, OnnxbridgeError, UsageError
 from onnxbridge.formats.mxnet import read_params as params_file
 from onnxbridge.formats.mxnet import read_symbol
-from onnxbridge.frontends.mxnet import graph_reader, live_blocks
+from onnxbridge.frontends.mxnet import graph_reader, live_blocks, reference_symbol
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.plugin_protocols import Arrays, Frontend, Run
@@ -97,8 +97,9 @@ def _runs(
     with _files(source, feeds) as files:
         graph, values = _read(files)
         optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
-        for part in parts:
-            yield service().run(files[0], files[1], feeds, optional, part)
+        with reference_symbol.defined(files[0]) as symbol:
+            for part in parts:
+                yield service().run(symbol, files[1], feeds, optional, part)
 
 
 def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnxbridge.frontends.mxnet.ops import arithmetic, numpy_family
+from tests.frontends.mxnet.samples_detection import detection
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,11 @@ def samples():
     s("argmax argmin", x234, axis=-1)
     s("argmax", x234, keepdims=True)
     s("argmax_channel", x34)
+    nan, inf = np.nan, np.inf
+    odd = a([1, nan, 3, inf], [nan, 1, inf, nan], [inf, 2, nan, -inf], [nan, nan, nan, nan], [-inf, -inf, 2, 1], [2, inf, 1, 2])
+    s("max min max_axis min_axis argmax argmin", odd, axis=1)
+    s("max min argmax argmin", odd, axis=0)
+    s("max min argmax argmin argmax_channel sign", odd)
     s("moments", x234, axes=(0, 2), heads=2)
     s("moments", x234, axes=(1,), keepdims=True, heads=2)
     s("_contrib_allclose", x34, x34 + np.float32(1e-3))
@@ -280,6 +286,7 @@ def samples():
     s("LayerNorm", x234, f(3), f(3), axis=1, output_mean_var=True, heads=3)
     s("InstanceNorm", img, f(4), f(4))
     s("GroupNorm", img, f(2), f(2), num_groups=2)
+    s("GroupNorm", img, f(2), f(2), heads=3, num_groups=2, output_mean_var=True, eps=1e-3)
     for mode in ("instance", "channel", "spatial"):
         s("L2Normalization", img, mode=mode)
     s("LRN", img, nsize=3, alpha=0.01, beta=0.7, knorm=1.5)
@@ -317,6 +324,8 @@ def samples():
     s("_contrib_BilinearResize2D", img, scale_height=1.5, scale_width=2.3)
     s("_contrib_BilinearResize2D", img, f(2, 4, 9, 11), mode="like")
     s("_contrib_BilinearResize2D", img, mode="to_odd_up")
+    s("_contrib_BilinearResize2D", f(1, 2, 5, 4), mode="odd_scale", scale_height=2.5, scale_width=1.3)
+    s("_contrib_BilinearResize2D", img, height=1, width=9, align_corners=False)
     s("GridGenerator", f(2, 6), transform_type="affine", target_shape=(5, 4))
     s("GridGenerator", f(2, 2, 5, 4), transform_type="warp")
     s("BilinearSampler", img, r.uniform(-1.1, 1.1, (2, 2, 5, 5)).astype(np.float32))
@@ -324,31 +333,10 @@ def samples():
     rois = np.array([[0, 0, 0, 4, 4], [1, 1, 1, 5, 5]], np.float32)
     s("ROIPooling _npx_roi_pooling", img, rois, pooled_size=(3, 3), spatial_scale=1.0)
     s("ROIPooling", img, rois, pooled_size=(2, 2), spatial_scale=0.5)
-    s("_contrib_ROIAlign", img, rois, pooled_size=(3, 3), spatial_scale=1.0, sample_ratio=2)
-    s("_contrib_ROIAlign", img, rois, pooled_size=(2, 2), spatial_scale=0.7)
     s("im2col", img, kernel=(3, 3), pad=(1, 1), stride=(2, 1))
     s("col2im", f(1, 36, 16), output_size=(6, 6), kernel=(3, 3))
 
-    # detection
-    for kind in ("corner", "center"):
-        s("_contrib_box_iou", np.sort(p(3, 4), -1), np.sort(p(2, 5, 4), -1), format=kind)
-        s("_contrib_box_decode", f(2, 3, 4) * np.float32(0.2), np.sort(p(1, 3, 4), -1), format=kind, std0=0.1, clip=0.3)
-    edges = np.sort(r.uniform(0, 1, (2, 9, 2, 2)), -2).reshape(2, 9, 4)
-    found_boxes = np.concatenate([r.randint(0, 3, (2, 9, 1)), r.uniform(0, 1, (2, 9, 1)), edges], -1).astype(np.float32)
-    names = "_contrib_box_nms _contrib_box_non_maximum_suppression"
-    s(names, found_boxes, overlap_thresh=0.3)
-    for extra in ({"id_index": 0}, {"id_index": 0, "background_id": 1}, {"topk": 4}, {"id_index": 0, "force_suppress": True}):
-        s("_contrib_box_nms", found_boxes, overlap_thresh=0.2, valid_thresh=0.15, **extra)
-    s("_contrib_box_nms", found_boxes[0], overlap_thresh=0.3, in_format="center", out_format="corner")
-    s("_contrib_box_nms", found_boxes, overlap_thresh=0.3, out_format="center")
-    s("_contrib_MultiBoxPrior _npx_multibox_prior", img, sizes=(0.5, 0.25), ratios=(1, 2, 0.5))
-    s("_contrib_MultiBoxPrior", f(1, 2, 3, 5), sizes=(0.7,), ratios=(2,), clip=True, steps=(0.3, 0.2), offsets=(0.4, 0.6))
-    chances = r.uniform(0, 1, (2, 3, 7))
-    chances = (chances / chances.sum(1, keepdims=True)).astype(np.float32)
-    anchors = np.sort(r.uniform(0, 1, (1, 7, 2, 2)), -2).reshape(1, 7, 4).astype(np.float32)
-    for extra in ({}, {"threshold": 0.4, "nms_threshold": 0.2}, {"force_suppress": True, "nms_threshold": 0.1, "clip": False}):
-        s("_contrib_MultiBoxDetection", chances, f(2, 28) * np.float32(0.1), anchors, **extra)
-    s("_npx_multibox_detection", chances, f(2, 28) * np.float32(0.1), anchors)
+    detection(s, r)
 
     # linalg
     s("dot", x34, f(4, 5))

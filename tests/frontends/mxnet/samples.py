@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxbridge.frontends.mxnet.ops import arithmetic, numpy_family
+from onnxbridge.frontends.mxnet.ops import arithmetic
 from tests.frontends.mxnet.samples_detection import detection
 
 
@@ -375,43 +375,6 @@ def samples():
     s("SequenceLast SequenceMask SequenceReverse _npx_sequence_mask", seq, a(2, 4), use_sequence_length=True)
     s("SequenceLast SequenceMask", seq, a(2, 1, 2, 1, 2), use_sequence_length=True, axis=1)
     s("SequenceMask", seq, a(2, 4), use_sequence_length=True, value=-3)
-
-    # operators of mx.np
-    for op in (*numpy_family.UNARY, "sign"):
-        s(f"_npi_{op}", p(3, 4) + (op == "arccosh"))
-    s("_npi_square _npi_degrees _npi_radians _npi_logical_not", x34)
-    for op in (*numpy_family.BINARY, *numpy_family.COMPARED, "not_equal", "true_divide"):
-        s(f"_npi_{op}", p(3, 1, 4), p(2, 1))
-        s(f"_npi_{op}_scalar", p(3, 4), scalar=0.5, is_int=False)
-    for op in ("subtract", "power", "mod", "true_divide"):
-        s(f"_npi_r{op}_scalar", p(3, 4), scalar=0.5, is_int=False)
-    s("_npi_add_scalar _npi_multiply_scalar _npi_less_scalar", ints, scalar=2)
-    s("_npi_add_scalar", ints, scalar=2.5, is_int=False)
-    s("_npi_where", i(2, 3, 1), x34, f(4))
-    for mode in ("reflect", "edge", "constant"):
-        s("_npi_pad", x34, mode=mode, pad_width=((1, 2), (0, 1)), constant_value=1.5)
-    s("_npi_pad", ints.reshape(1, 5), mode="constant", pad_width=((0, 1), (1, 2)), constant_value=3)
-    s("_npi_around", a(-2.5, -1.5, -0.5, 0.4, 0.5, 1.5, 2.6))
-    s("_npi_around", ints)
-    for keepdims in (True, False):
-        s("_npi_argmax", x234, axis=1, keepdims=keepdims)
-    s("_npi_det", f(2, 3, 3))
-    s("_npi_einsum", x34, f(4, 5), subscripts="ab,bc->ca", optimize=0, num_args=2)
-    for k in (0, 1, -1):
-        s("_npi_tril", x34, k=k)
-    s("_npi_full", shape=(2, 3), value=1.5, dtype="float32")
-    s("_npi_matmul", f(3, 1, 2, 4), f(5, 4, 3))
-    for op in ("_np_sum", "_np_prod", "_np_product", "_npi_mean", "_np_max", "_np_amax", "_np_min", "_np_amin"):
-        s(op, x234, axis=(0, 2))
-        s(op, x234, axis=1, keepdims=True)
-        s(op, x234, np_shape_=True)
-    s("_np_squeeze", f(1, 3, 1), axis=0)
-    s("_np_squeeze", f(1, 3, 1))
-    s("_np_transpose", x234)
-    s("_np_transpose", x234, axes=(1, 0, 2))
-    s("_np_reshape", x234, newshape=(4, -1))
-    s("_npi_broadcast_to", f(3, 1), shape=(2, 3, 4))
-    s("_npi_hypot", x34, f(4))
 
     # random, and operators that are random in training only
     s("Dropout _npx_dropout", x34)

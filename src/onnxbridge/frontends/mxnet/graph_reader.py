@@ -12,6 +12,7 @@ from onnxbridge.errors import SourceLocation, UsageError
 from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 from onnxbridge.frontends.mxnet import output_names
+from onnxbridge.frontends.mxnet.aliases import first_name
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.ir import provenance
@@ -141,6 +142,7 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
     for i, node in enumerate(graph.nodes):
         if node.op == "null":
             continue
+        kind = first_name(node.op, rule)
         attrs = {
             name: literal(text)
             for name, text in node.attrs.items()
@@ -148,12 +150,12 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         }
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
             attrs[name] = body(inner, (*scope, i, k), np_shape)
-        if np_shape and node.op in rule and any(p.name == "np_shape" for p in rule[node.op].params):
+        if np_shape and kind in rule and any(p.name == "np_shape" for p in rule[kind].params):
             attrs["np_shape"] = True
-        defaults = {p.name: p.default for p in rule[node.op].params} if node.op in rule else {}
+        defaults = {p.name: p.default for p in rule[kind].params} if kind in rule else {}
         attrs = {k: NONE if v is None and defaults.get(k) is not None else v for k, v in attrs.items()}
         yield Call(
-            node.op,
+            kind,
             tuple(Ref((*scope, *e)) for e in node.inputs),
             attrs,
             tuple((*scope, i, o) if (i, o) in used_outputs else None for o in range(used.get(i, 1))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
+from onnxbridge.frontends.mxnet.aliases import first_name
 
 # operators with named outputs
 _MEAN_VAR, _MEAN_STD = ("output", "mean", "var"), ("output", "mean", "std")
@@ -20,6 +21,11 @@ NAMED = {
     "LeakyReLU": ("output", "mask"),
     "make_loss": ("loss",),
     "_npi_matmul": ("out",),
+    "_npi_concatenate": ("out",),
+    "_npi_hstack": ("out",),
+    "_npi_dstack": ("out",),
+    "_npi_std": ("std",),
+    "_npi_var": ("var",),
     "RNN": _RNN,
     "_npx_rnn": _RNN,
     "_contrib_Proposal": _SCORED,
@@ -33,6 +39,9 @@ NUMBERED = frozenset({
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
     "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
+    "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n", "_npi_gumbel",
+    "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh", "_histogram",
+    "_npi_slogdet",
 })  # fmt: skip
 
 
@@ -40,12 +49,15 @@ def output(node: Node, index: int) -> str:
     """The name of one output of a node; a variable's is its own name."""
     if node.op == "null":
         return node.name
-    named: Sequence[str] = NAMED.get(node.op, ())
+    op = first_name(node.op, NAMED | dict.fromkeys(NUMBERED, ()))
+    named: Sequence[str] = NAMED.get(op, ())
     if index < len(named):
         return f"{node.name}_{named[index]}"
-    several = node.op in NUMBERED or index > 0
+    several = op in NUMBERED or index > 0
     if node.op in ("topk", "_npx_topk"):
         several = literal(node.attrs.get("ret_typ", "indices")) in ("both", "value")
+    if op in ("_sample_multinomial", "sample_multinomial"):
+        several = literal(node.attrs.get("get_prob", "False")) in (True, 1)
     if node.op in ("_foreach", "_while_loop", "_cond"):
         several = literal(node.attrs.get("num_outputs", "1")) != 1
     return f"{node.name}_output{index}" if several else f"{node.name}_output"

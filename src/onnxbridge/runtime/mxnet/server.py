@@ -85,16 +85,29 @@ def run(mx: Any, request: Request) -> Request:
         absent = [n for n in arguments + states if n not in values]
         if absent:
             raise ValueError("no value for " + ", ".join(absent))
-        executor = symbol.bind(
-            mx.cpu(),
-            args={n: values[n] for n in arguments},
-            aux_states={n: values[n] for n in states},
-            grad_req="null",
-        )
-        outputs = [o.asnumpy() for o in executor.forward(is_train=False)]
+        outputs = forward(mx, symbol, values)
         mx.nd.waitall()
+        outputs = [o.asnumpy() for o in outputs]
     np.savez(request["out"], **{f"o{i}": o for i, o in enumerate(outputs)})
     return {"names": symbol.list_outputs()}
+
+
+def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
+    """The symbol's outputs in inference. Where their sizes depend on values, an executor has none, but a CachedOp does."""
+    arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
+    if mx.util.is_np_shape():
+        _, shapes, _ = symbol.infer_shape_partial(**{n: values[n].shape for n in arguments + states})
+        if any(s is None or -1 in s for s in shapes or [None]):
+            with contextlib.suppress(mx.base.MXNetError):  # raised for operators without a gradient
+                outputs = mx.nd.CachedOp(symbol)(*[values[n] for n in symbol.list_inputs()])
+                return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    executor = symbol.bind(
+        mx.cpu(),
+        args={n: values[n] for n in arguments},
+        aux_states={n: values[n] for n in states},
+        grad_req="null",
+    )
+    return list(executor.forward(is_train=False))
 
 
 def intermediate(mx: Any, symbol: Any, part: int, parts: int) -> Any:

@@ -11,6 +11,7 @@ from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
 from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
+NARROW = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
 
 
 def bounded(op, indices, size, mode):
@@ -165,7 +166,12 @@ def topk(op, data, *, axis=-1, k=1, ret_typ="indices", is_ascend=False, dtype="f
 @rule("cumsum", "_np_cumsum")
 def cumsum(op, a, *, axis=None, dtype=None):
     data, axis = (op.Reshape(a, [-1]), 0) if axis is None else (a, axis)
-    return op.CumSum(data if dtype is None else cast(op, data, named(dtype)), op.constant(np.int64(axis)))
+    if dtype is not None:
+        data = cast(op, data, named(dtype))
+    elif data.dtype == BOOL:
+        data = op.Cast(data, to=INT64)
+    wide = op.Cast(data, to=ir.DataType.INT32) if data.dtype in NARROW else data
+    return like(op, op.CumSum(wide, op.constant(np.int64(axis))), data)
 
 
 # slice assignment, x[begin:end] = y

@@ -8,7 +8,15 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.shape import diag, product, sizes
 from onnxbridge.frontends.mxnet.ops.types import scalar_shape
+from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.ir.values import rank, static_shape
+
+
+def inverse(op, a):
+    """The inverses of square matrices, by LU factorization."""
+    packed, _, order, _ = factorizations.lu(op, a)
+    unit = factorizations.identity(op, op.size(a, -1), a)
+    return factorizations.solve_factored(op, packed, order, op.Expand(unit, op.Shape(a)))
 
 
 def transposed(op, x, yes=True):

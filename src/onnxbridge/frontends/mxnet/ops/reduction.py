@@ -131,3 +131,25 @@ def allclose(op, a, b, *, rtol=1e-5, atol=1e-8, equal_nan=True):
     if equal_nan:
         near = op.Or(near, op.And(op.IsNaN(a), op.IsNaN(b)))
     return op.ReduceMin(op.Cast(near, to=ir.DataType.UINT8), keepdims=0)
+
+
+# over all elements of several arrays
+
+
+@rule("all_finite")
+def all_finite(op, data, *, init_output=True):
+    """1 if every element is finite, else 0."""
+    return multi_all_finite(op, data)
+
+
+@rule("multi_all_finite")
+def multi_all_finite(op, *data, num_arrays=1, init_output=True):
+    finite = [op.Not(op.Or(op.IsNaN(d), op.IsInf(d))) for d in data]
+    flat = [op.Reshape(op.Cast(f, to=ir.DataType.FLOAT), [-1]) for f in finite]
+    return op.ReduceMin(op.Concat(*flat, axis=0), keepdims=1)
+
+
+@rule("multi_sum_sq")
+def multi_sum_sq(op, *data, num_arrays):
+    """The sum of squares of each array, in float32."""
+    return op.Concat(*[op.Reshape(op.ReduceSumSquare(cast(op, d, ir.DataType.FLOAT), keepdims=0), [1]) for d in data], axis=0)

@@ -2,8 +2,8 @@
 
     y = sym.Activation(sym.Convolution(x, weight, kernel=(3, 3), num_filter=8, no_bias=True), act_type="relu")
 
-Numbers among the inputs become parameters with the dtype of the first value in the call. Equal numbers share a parameter; arrays
-do not, since weights that are equal now may be trained to differ.
+Numbers and arrays among the inputs become constants, numbers with the dtype of the first value in the call. A constant is written
+when an operator first uses it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,38 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.backends.mxnet.constants import Constant, creating_operator, stored_dtype
+from onnxbridge.backends.mxnet.peephole import merge_biases
 from onnxbridge.formats.mxnet.write_params import flag
 from onnxbridge.hub.ir.unique_name import unique_name
 
 Array = np.ndarray[Any, Any]
 VERSION = 10901
 # variadic operators, which need the number of inputs as an attribute
-VARIADIC = frozenset({"Concat", "add_n", "stack", "UpSampling", "_npi_concatenate", "_npi_stack", "_npi_einsum", "khatri_rao"})
+VARIADIC = frozenset({"Concat", "add_n", "stack", "UpSampling", "_npi_concatenate", "_npi_stack", "_npi_einsum", "khatri_rao", "_rnn_param_concat"})
 STATES = {"BatchNorm": (3, 4)}
 """The inputs of an operator that are auxiliary states."""
 
 
 @dataclass(eq=False)
 class Value:
-    """One output of a node. `array` is the content of a parameter; `shape` has ints, names and None, or is None if unknown."""
+    """One output of a node. `shape` has ints, names and None, or is None if unknown.
 
-    node: int
+    A constant has no node until it is used. `sizes` are the known elements of an integer vector: ints, names of dynamic sizes,
+    and None.
+    """
+
+    node: int | None
     index: int
     dtype: np.dtype[Any]
     shape: tuple[int | str | None, ...] | None
-    array: Array | None = None
+    constant: Constant | None = None
+    sizes: list[int | str | None] | None = None
+
+    @property
+    def array(self) -> Array | None:
+        """The content of a constant."""
+        return None if self.constant is None else self.constant.array
 
     @property
     def rank(self) -> int:
@@ -53,9 +65,11 @@ class Writer:
         self.params: dict[str, Array] = {}
         self._names: set[str] = set()
         self._stem = ""
+        self.module = ""
+        """The path of the source's module whose operator is being written."""
         self._numbers: dict[tuple[str, bytes], Value] = {}
-        self._arguments: dict[int, Value] = {}
-        """For each auxiliary state that is also used as an argument, its copy."""
+        self._named: dict[str, Constant] = {}
+        """Trained constants by name."""
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("__"):
@@ -66,17 +80,14 @@ class Writer:
         """Append one node; returns its value, or a tuple if `outputs` is more than one."""
         operands = [i for i in inputs if i is not None]
         like = next((i for i in operands if isinstance(i, Value)), None)
-        values = [i if isinstance(i, Value) else self._constant(i, like.dtype if like else None) for i in operands]
+        values = [i if isinstance(i, Value) else self.literal(i, like.dtype if like else None) for i in operands]
         states = STATES.get(op, ())
-        values = [v if i in states else self._argument(v) for i, v in enumerate(values)]
-        for position in states:
-            shared = sum(v.node == values[position].node for v in values) > 1
-            values[position] = self._state(values[position], shared)
+        entries = [self._state(v) if i in states else self.entry(v) for i, v in enumerate(values)]
         if op in VARIADIC:
             attrs["num_args"] = len(values)
         strings = {name: _text(value) for name, value in attrs.items() if value is not None}
         name = self.unique(f"{self._stem}/{op}" if self._stem else op)
-        self.nodes.append({"op": op, "name": name, "attrs": strings, "inputs": [[v.node, v.index, 0] for v in values]})
+        self.nodes.append({"op": op, "name": name, "attrs": strings, "inputs": [[*e, 0] for e in entries]})
         dtype = like.dtype if like is not None else np.dtype(np.float32)
         made = tuple(Value(len(self.nodes) - 1, i, dtype, None) for i in range(outputs))
         return made if outputs > 1 else made[0]
@@ -86,58 +97,108 @@ class Writer:
         self.nodes.append({"op": "null", "name": self.unique(name), "attrs": {"__dtype__": str(flag(dtype))}, "inputs": []})
         return Value(len(self.nodes) - 1, 0, dtype, shape)
 
-    def constant(self, array: Array, name: str = "", prefix: str = "arg", rate: str = "1.0") -> Value:
-        """A parameter, stored without a copy. `rate` is its learning rate multiplier in MXNet.
+    def constant(self, array: Array, name: str = "", trained: bool = False) -> Value:
+        """A constant, stored without a copy; `trained` ones are parameters. A parameter of the same name and content is shared."""
+        made = Constant(array, name or f"{self._stem}/constant".lstrip("/"), trained)
+        if trained:
+            known = self._named.setdefault(made.name, made)
+            if known.array.shape == array.shape and np.array_equal(known.array, array):
+                made = known
+        return Value(None, 0, array.dtype, array.shape, made)
+
+    def view(self, array: Array, parameter: Value, transposed: bool = False) -> Value:
+        """A constant that is a reshaped view of a parameter, or its transpose."""
+        assert parameter.constant is not None
+        made = Constant(array, parameter.constant.name, True, (), parameter.constant, transposed)
+        return Value(None, 0, array.dtype, array.shape, made)
+
+    def transposed(self, value: Value) -> Value | None:
+        """The parameter whose transpose a constant is, None if there is none."""
+        constant = value.constant
+        if constant is None or constant.source is None or not constant.transposed:
+            return None
+        return Value(None, 0, value.dtype, constant.source.array.shape, constant.source)
+
+    def literal(self, number: Any, dtype: np.dtype[Any] | None = None) -> Value:
+        """An input given by a rule as a number or an array. Equal numbers are written once."""
+        if isinstance(number, np.ndarray):
+            return self.constant(number)
+        array = np.asarray(number, dtype)
+        key = array.dtype.str, array.tobytes()
+        if array.ndim:
+            return self.constant(array)
+        if key not in self._numbers:
+            self._numbers[key] = self.constant(array)
+        return self._numbers[key]
+
+    def entry(self, value: Value) -> tuple[int, int]:
+        """The node and the output of a value; a constant is written if it was not used before."""
+        if value.node is None:
+            assert value.constant is not None
+            if value.constant.node is None:
+                value.constant.node = self._written(value.constant)
+            value.node = value.constant.node
+        return value.node, value.index
+
+    def _written(self, constant: Constant) -> int:
+        """The node that is the content of a constant."""
+        array = constant.array
+        if constant.trained:
+            node = self._variable(constant.source or constant)
+            if constant.transposed:
+                return self._append("transpose", node, constant.name, {"axes": (1, 0)})
+            if constant.source is None and (array.ndim or not self.np_shape):
+                return node
+            op, key = ("Reshape", "shape") if array.size and array.ndim else ("_np_reshape", "newshape")
+            return self._append(op, node, constant.name, {key: array.shape})
+        created = creating_operator(array)
+        if created is not None:
+            op, attrs = created
+            if not array.ndim and self.np_shape:
+                attrs["shape"] = ()
+            return self._append(op, None, constant.name, attrs)
+        stored = stored_dtype(array)
+        node = self._variable(constant, array.astype(stored) if stored != array.dtype else array, "0.0")
+        node = self._append("BlockGrad", node, constant.name, {})
+        if stored != array.dtype:
+            node = self._append("Cast", node, constant.name, {"dtype": array.dtype})
+        if not array.ndim and self.np_shape:
+            node = self._append("_np_reshape", node, constant.name, {"newshape": ()})
+        return node
+
+    def _append(self, op: str, node: int | None, name: str, attrs: dict[str, Any]) -> int:
+        """Append an operator on a constant."""
+        strings = {key: _text(value) for key, value in attrs.items()}
+        inputs = [] if node is None else [[node, 0, 0]]
+        self.nodes.append({"op": op, "name": self.unique(f"{name}/{op}"), "attrs": strings, "inputs": inputs})
+        return len(self.nodes) - 1
+
+    def _variable(self, constant: Constant, stored: Array | None = None, rate: str = "1.0", prefix: str = "arg") -> int:
+        """The variable of a constant. `rate` multiplies its learning rate and weight decay.
 
         A scalar is stored with one dimension, which the graph removes: MXNet's files have either scalars or the format that it
         loads by default.
         """
-        label = self.unique(name or f"{self._stem}/constant".lstrip("/"))
-        stored = array if array.ndim else array.reshape(1)
-        attrs_ = {"__shape__": _text(stored.shape), "__dtype__": str(flag(array.dtype)), "__lr_mult__": rate, "__wd_mult__": rate}
-        self.nodes.append({"op": "null", "name": label, "attrs": attrs_, "inputs": []})
-        self.params[f"{prefix}:{label}"] = stored
-        made = Value(len(self.nodes) - 1, 0, array.dtype, stored.shape if self.np_shape else array.shape, array)
-        if array.ndim or not self.np_shape:  # without np-shape, a shape without dimensions means unknown
-            return made
-        scalar = self.call("_np_reshape", made, newshape=())
-        return Value(scalar.node, 0, array.dtype, (), array)
+        known = constant.state if prefix == "aux" else constant.variable
+        if known is not None:
+            return known
+        array = constant.array if stored is None else stored
+        array = array if array.ndim else array.reshape(1)
+        label = self.unique(constant.name)
+        attrs = {"__shape__": _text(array.shape), "__dtype__": str(flag(array.dtype)), "__lr_mult__": rate, "__wd_mult__": rate}
+        self.nodes.append({"op": "null", "name": label, "attrs": attrs, "inputs": []})
+        self.params[f"{prefix}:{label}"] = array
+        node = len(self.nodes) - 1
+        if prefix == "aux":
+            constant.state = node
+        else:
+            constant.variable = node
+        return node
 
-    def _constant(self, number: Any, dtype: np.dtype[Any] | None) -> Value:
-        """An input given by a rule as a number or an array."""
-        array = np.asarray(number, dtype)
-        if isinstance(number, np.ndarray):
-            return self.constant(array)
-        key = array.dtype.str, array.tobytes()
-        if array.ndim or key not in self._numbers:
-            made = self.constant(array, rate="0.0")
-            if array.ndim:
-                return made
-            self._numbers[key] = made
-        return self._numbers[key]
-
-    def _state(self, value: Value, shared: bool) -> Value:
-        """A parameter as an auxiliary state: itself, or a copy if it is also an argument."""
-        assert value.array is not None
-        node = self.nodes[value.node]
-        name = node["name"]
-        if f"aux:{name}" in self.params:
-            return value
-        if shared or self._used(value.node):
-            return self.constant(value.array, name, "aux")
-        self.params[f"aux:{name}"] = self.params.pop(f"arg:{name}")
-        return value
-
-    def _argument(self, value: Value) -> Value:
-        """A value as an argument: itself, or a copy if it is an auxiliary state."""
-        if value.array is None or f"aux:{self.nodes[value.node]['name']}" not in self.params:
-            return value
-        if value.node not in self._arguments:
-            self._arguments[value.node] = self.constant(value.array, self.nodes[value.node]["name"])
-        return self._arguments[value.node]
-
-    def _used(self, node: int) -> bool:
-        return any(i[0] == node for n in self.nodes for i in n["inputs"])
+    def _state(self, value: Value) -> tuple[int, int]:
+        """A constant as an auxiliary state. It is another variable if the constant is also an argument."""
+        assert value.constant is not None
+        return self._variable(value.constant, rate="0.0", prefix="aux"), 0
 
     @contextmanager
     def scope(self, stem: str) -> Iterator[None]:
@@ -154,14 +215,16 @@ class Writer:
 
     def rename(self, value: Value, name: str) -> None:
         """Rename the node of a value, if the name is unused."""
-        node = self.nodes[value.node]
+        node = self.nodes[self.entry(value)[0]]
         if node["op"] != "null" and name not in self._names:
             self._names.discard(node["name"])
             node["name"] = self.unique(name)
 
     def symbol(self, heads: Sequence[Value]) -> str:
         """The content of the symbol file, without unused nodes, as MXNet does when loading."""
-        needed = {v.node for v in heads}
+        ends = [self.entry(v) for v in heads]
+        merge_biases(self.nodes, [node for node, _ in ends])
+        needed = {node for node, _ in ends}
         for i in reversed(range(len(self.nodes))):
             if i in needed:
                 needed.update(e[0] for e in self.nodes[i]["inputs"])
@@ -176,7 +239,7 @@ class Writer:
             "nodes": nodes,
             "arg_nodes": [i for i, n in enumerate(nodes) if n["op"] == "null"],
             "node_row_ptr": list(range(len(nodes) + 1)),
-            "heads": [[new_index[v.node], v.index, 0] for v in heads],
+            "heads": [[new_index[node], output, 0] for node, output in ends],
             "attrs": {"mxnet_version": ["int", VERSION]} | ({"is_np_shape": ["int", 1]} if self.np_shape else {}),
         }
         return json.dumps(graph, indent=1) + "\n"

@@ -18,7 +18,18 @@ def gather(sym, data, indices, *, axis=0):
     if known is not None and known.ndim == 0:
         index = int(known)
         return sym._np_squeeze(sliced(sym, data, axis, index, index + 1 if index != -1 else None), axis=(axis,))
+    if axis == 0 and _is_embedding(sym, data):
+        rows, width = data.shape
+        y = sym.Embedding(indices, data, input_dim=rows, output_dim=width, dtype=data.dtype)
+        y.dtype = data.dtype
+        return y
     return sym.take(data, indices, axis=axis, mode="wrap")
+
+
+def _is_embedding(sym, data):
+    """Whether this is the weight of an embedding layer of the source, whose indices are never negative."""
+    weight = data.constant
+    return weight is not None and weight.trained and len(data.shape) == 2 and weight.name == f"{sym.module}.weight"
 
 
 @rule("GatherND")

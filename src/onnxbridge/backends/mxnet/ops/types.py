@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.backends.mxnet.writer import Value
 from onnxbridge.errors import Unsupported
+from onnxbridge.formats.mxnet.read_symbol import literal
 
 BOOL = np.dtype(bool)
 
@@ -73,7 +75,26 @@ def reshaped(sym, x, sizes):
 
 
 def permuted(sym, x, axes):
-    return without_bool(sym, lambda v: sym.transpose(v, axes=tuple(axes)), x)
+    """`x` with its axes permuted; two permutations in a row become one, or none."""
+    axes = tuple(axes)
+    before = sym.nodes[x.node] if x.node is not None and x.index == 0 else {"op": ""}
+    if before["op"] == "transpose":
+        inner = literal(before["attrs"]["axes"])
+        axes, (node, index, _) = tuple(inner[a] for a in axes), before["inputs"][0]
+        x = Value(node, index, x.dtype, None)
+    if axes == tuple(range(len(axes))):
+        return x
+    return without_bool(sym, lambda v: sym.transpose(v, axes=axes), x)
+
+
+def zeros(sym, shape, dtype):
+    """An array of zeros, whose dynamic sizes MXNet infers from its use."""
+    if all(isinstance(d, int) for d in shape):
+        return sym.literal(np.zeros(shape, dtype))
+    unknown = -1 if sym.np_shape else 0
+    y = sym._zeros(shape=tuple(d if isinstance(d, int) else unknown for d in shape), dtype=np.dtype(dtype))
+    y.dtype, y.shape = np.dtype(dtype), tuple(shape)
+    return y
 
 
 def sliced(sym, x, axis, begin, end):

@@ -19,7 +19,7 @@ _FILLED = frozenset({"float16", "float32", "float64", "uint8", "int8", "int32", 
 
 @dataclass(eq=False)
 class Constant:
-    """The content of a constant. `node` is what was written for it, `variable` and `state` its variables, None if not yet.
+    """The content of a constant. `variable` and `state` are its variables, None if they were not needed yet.
 
     `parts` are the names of the parameters of which the weight of a recurrent layer is made in the source, if they are recorded.
     `source` is the parameter that it is a reshaped view of, or with `transposed` the transpose, if that is another one.
@@ -31,7 +31,6 @@ class Constant:
     parts: tuple[str, ...] = ()
     source: Constant | None = None
     transposed: bool = False
-    node: int | None = None
     variable: int | None = None
     state: int | None = None
 

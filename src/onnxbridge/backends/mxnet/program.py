@@ -177,6 +177,7 @@ class _SymbolTarget(Target):
     def scope(self, call: Call) -> AbstractContextManager[None]:
         key = next((k for k in call.outputs if k is not None), None)
         self.writer.module = call.location.scope
+        self.writer.expected = tuple(_shape(k) if isinstance(k, ir.Value) else None for k in call.outputs)
         return self.writer.scope(_stem(key) if isinstance(key, ir.Value) else call.op)
 
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:

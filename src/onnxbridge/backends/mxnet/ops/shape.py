@@ -54,12 +54,14 @@ def transpose(sym, data, *, perm=None):
 @rule("Squeeze")
 def squeeze(sym, data, axes: Ints | None = None):
     chosen = [a % rank(data) for a in axes] if axes is not None else [i for i, d in enumerate(fixed(data)) if d == 1]
-    return sym._np_squeeze(data, axis=tuple(chosen)) if chosen else data
+    if len(chosen) == rank(data):
+        return without_bool(sym, lambda v: reshaped(sym, v, ()), data)
+    return without_bool(sym, lambda v: sym._np_squeeze(v, axis=tuple(chosen)), data) if chosen else data
 
 
 @rule("Unsqueeze")
 def unsqueeze(sym, data, axes: Ints):
-    for axis in sorted(a % (rank(data) + len(axes)) for a in axes):
+    for axis in sorted(a % (rank(data) + len(axes)) for a in axes)[not rank(data) and not sym.np_shape :]:
         data = sym.expand_dims(data, axis=axis)
     return data
 

@@ -69,6 +69,8 @@ def within(sym, function, dtype, *inputs):
 def reshaped(sym, x, sizes):
     """`x` reshaped; -1 is inferred."""
     sizes = tuple(sizes)
+    if not sizes and not sym.np_shape:  # a scalar has one dimension then
+        sizes = (1,)
     if not sizes or 0 in sizes or (x.shape is not None and 0 in x.shape):
         return sym._np_reshape(x, newshape=sizes)
     return sym.Reshape(x, shape=sizes)
@@ -81,7 +83,7 @@ def permuted(sym, x, axes):
     if before["op"] == "transpose":
         inner = literal(before["attrs"]["axes"])
         axes, (node, index, _) = tuple(inner[a] for a in axes), before["inputs"][0]
-        x = Value(node, index, x.dtype, None)
+        x = Value(node, index, x.dtype, None, x.graph)
     if axes == tuple(range(len(axes))):
         return x
     return without_bool(sym, lambda v: sym.transpose(v, axes=axes), x)
@@ -99,6 +101,8 @@ def zeros(sym, shape, dtype):
 
 def sliced(sym, x, axis, begin, end):
     """A slice along one axis."""
+    if x.dtype == BOOL:
+        return without_bool(sym, lambda v: sliced(sym, v, axis, begin, end), x)
     if begin == end:  # slice_axis has no empty results
         bounds = [(begin, end) if i == axis % rank(x) else (None, None) for i in range(rank(x))]
         y = sym.slice(x, begin=[p[0] for p in bounds], end=[p[1] for p in bounds])

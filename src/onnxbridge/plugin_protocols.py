@@ -164,6 +164,8 @@ class Backend(_Plugin):
     """How to get other targets and file suffixes by way of this backend: {"tflite": "convert to tensorflow, and ..."}."""
     keeps_functions: bool = False
     """Whether `from_hub` takes models with functions. Otherwise functions are inlined before."""
+    source_defaults: Mapping[str, Any] = {}
+    """Options of frontends that have another default for this target: {"fold_batch_norm": False}."""
     float32_option: str = ""
     """The option that names operators that stay in float32 in an artifact of lower precision, if there is one."""
     explains: bool = False

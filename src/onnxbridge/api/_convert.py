@@ -113,7 +113,9 @@ def convert(
         _refuse_again(frontend=frontend, inputs=inputs, dynamic=dynamic)
         model = source
     else:
-        own, backend_options = plugin_options.of_source(plugins.frontend_for(source, frontend), backend_options)
+        reader = plugins.frontend_for(source, frontend)
+        preferred = {name: value for name, value in writer.source_defaults.items() if plugin_options.has_option(reader, name)}
+        own, backend_options = plugin_options.of_source(reader, preferred | backend_options)
         model = SourceModel(source, frontend=frontend, inputs=inputs, dynamic=dynamic, **own)
     source, reader, bounds = model.source, model.reader, model.bounds
     suffix = "" if output is None else os.path.splitext(output)[1]

@@ -79,9 +79,11 @@ def _convert_all(job: Job, store: Store, outcome: Outcome) -> None:
     reading = {k: settings.pop(k) for k in ("frontend", "inputs", "dynamic") if k in settings}
     reader = plugins.frontend_for(model, reading.get("frontend"))
     common = {k: settings.pop(k) for k in list(settings) if k in convert_keys()}
+    names = outcome["to"]
+    preferred = plugins.backend(names[0]).source_defaults if len(names) == 1 else {}
+    settings = {k: v for k, v in preferred.items() if plugin_options.has_option(reader, k)} | settings
     own, of_targets = plugin_options.of_source(reader, settings)
     source = api.SourceModel(model, **reading, **own)
-    names = outcome["to"]
     sources = [*source_files(model), *external_files(Path(job["source"]))]
     shared = plugin_options.shared([plugins.backend(name) for name in names], of_targets)
     with store.working() as folder:

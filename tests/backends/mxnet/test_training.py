@@ -73,7 +73,7 @@ def test_parameters_are_loaded_by_default(tmp_path, name):
     found = mxnet(LOAD, tmp_path / "net", json.dumps(shape))
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     expected = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": x})[0]
-    assert found["load"] == len(source.graph.initializer)
+    assert found["load"] == sum(len(t.dims) > 0 for t in source.graph.initializer)  # scalars are no parameters
     for api in ("imports", "module"):
         np.testing.assert_allclose(np.asarray(found[api], np.float32), expected, rtol=1e-5)
 
@@ -145,7 +145,7 @@ def test_a_fresh_network_is_trained(tmp_path):
         assert np.any(np.asarray(value) != 0), name
         assert all(other == name or value != v for other, v in biases.items())
     assert found["values"]["b1.weight"] != found["values"]["b2.weight"]
-    assert found["values"]["b1.var"] == [1, 1, 1, 1]
+    assert found["values"]["b1.var"] != [1, 1, 1, 1]  # statistics of the batches
 
 
 @pytest.mark.slow

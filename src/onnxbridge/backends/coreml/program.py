@@ -21,7 +21,7 @@ from onnxbridge.backends.coreml.compression.compress import compress
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
 from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like
 from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
-from onnxbridge.backends.coreml.legalize import infer_static_operands, reduce_rank
+from onnxbridge.backends.coreml.legalize import reduce_rank
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection
@@ -33,6 +33,7 @@ from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.hub.ir.values import dtype_name
+from onnxbridge.hub.passes import infer_static_operands
 from onnxbridge.lowering import FAILED, Body, Call, Ref, Target, lower, resolve
 
 DIRECTION = "ONNX to Core ML"

@@ -24,6 +24,7 @@ class MXNetBackend(Backend):
     title = "MXNet"
     aliases = ("mx",)
     suffixes = ()
+    source_defaults = {"fold_batch_norm": False}  # noqa: RUF012  # as declared by Backend
 
     @property
     def rules(self) -> Rules:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from onnxbridge.errors import ConversionError, Problem, SourceLocation, Unsuppor
 from onnxbridge.formats.mxnet import write_params
 from onnxbridge.hub.decompositions import lookup
 from onnxbridge.hub.io.safe_files import replacing
-from onnxbridge.hub.ir import fold, graph_reader
+from onnxbridge.hub.ir import fold, graph_reader, provenance
+from onnxbridge.hub.ir.trainable import is_trained
+from onnxbridge.hub.passes import infer_static_operands
 from onnxbridge.lowering import Body, Call, Ref, Target, lower, resolve
 
 Array = np.ndarray[Any, Any]
 DIRECTION = "ONNX to MXNet"
+_TRANSPOSED = re.compile(r"\.transpose(_\d+)?$")
+"""The suffix that the frontends give to the transpose of a weight."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,9 @@ def convert(model: ir.Model) -> MXNetModel:
 
 
 def _convert(model: ir.Model) -> MXNetModel:
-    target = _SymbolTarget(Writer(_np_shape(model.graph)))
+    parameters = _parameters(model.graph)
+    nodes = _computed(model.graph, parameters)
+    target = _SymbolTarget(Writer(_np_shape(model.graph, nodes)), parameters)
     values = graph_reader.HubValues(target.constant)
     problems = []
     for v in model.graph.inputs:
@@ -64,7 +71,7 @@ def _convert(model: ir.Model) -> MXNetModel:
             problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (SourceLocation(node=v.name or ""),)))
     if problems:
         raise ConversionError(DIRECTION, problems)
-    lower([c for n in model.graph if not _known(n) for c in [graph_reader.call_of(n)]], rule, values, target)
+    lower([graph_reader.call_of(n) for n in nodes], rule, values, target)
     heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
         heads.append(target.output(v, result, heads))
@@ -88,13 +95,28 @@ def _folded(graph: ir.Graph) -> Iterator[None]:
             output.const_value = None
 
 
-def _known(node: ir.Node) -> bool:
-    return all(o.const_value is not None for o in node.outputs)
+def _parameters(graph: ir.Graph) -> set[ir.Value]:
+    """The parameters of the model, also of its subgraphs."""
+    graphs = [g for g in (graph, *graph.subgraphs()) if isinstance(g, ir.Graph)]
+    return {v for g in graphs for v in g.initializers.values() if is_trained(v)}
 
 
-def _np_shape(graph: ir.Graph) -> bool:
+def _computed(graph: ir.Graph, parameters: set[ir.Value]) -> list[ir.Node]:
+    """The nodes that the symbol computes: those whose results are not constant, or are computed from parameters."""
+    from_parameters = set(parameters)
+    found = []
+    for node in graph:
+        trained = any(v in from_parameters for v in node.inputs if v is not None)
+        if trained:
+            from_parameters.update(node.outputs)
+        if trained or any(o.const_value is None for o in node.outputs):
+            found.append(node)
+    return found
+
+
+def _np_shape(graph: ir.Graph, nodes: list[ir.Node]) -> bool:
     """Whether there are arrays without dimensions or elements, which MXNet supports under np-shape semantics only."""
-    values = [*graph.inputs, *graph.outputs, *(o for n in graph if not _known(n) for o in n.outputs)]
+    values = [*graph.inputs, *graph.outputs, *(o for n in nodes for o in n.outputs)]
     return any(v.shape is not None and (len(v.shape) == 0 or 0 in v.shape) for v in values)
 
 
@@ -118,13 +140,30 @@ class _SymbolTarget(Target):
     direction = DIRECTION
     writer: Writer
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, parameters: set[ir.Value]) -> None:
         self.writer = writer
+        self.parameters = parameters
 
     def constant(self, value: ir.Value) -> Value:
         assert value.const_value is not None
         _dtype(ir.Value(type=ir.TensorType(value.const_value.dtype)))
-        return self.writer.constant(value.const_value.numpy(), value.name or "")
+        array, name = value.const_value.numpy(), value.name or ""
+        made = self._parameter(value, array, name) if value in self.parameters else self.writer.constant(array, name)
+        made.sizes = fold.known_elements(value)
+        return made
+
+    def _parameter(self, value: ir.Value, array: Array, name: str) -> Value:
+        """A parameter under the source's name, in the source's shape; factors of products only are stored as MXNet's layers do."""
+        assert value.const_value is not None
+        viewed = provenance.view_of(value.const_value)
+        if viewed is not None:
+            return self.writer.view(array, self.writer.constant(array.reshape(viewed[1]), viewed[0], True))
+        if array.ndim == 2 and (_TRANSPOSED.search(name) or all(_is_right_factor(n, i) for n, i in value.uses())):
+            return self.writer.view(array, self.writer.constant(array.T, _TRANSPOSED.sub("", name), True), transposed=True)
+        made = self.writer.constant(array, name, True)
+        if made.constant is not None:
+            made.constant.parts = provenance.parts_of(value.const_value)
+        return made
 
     def static(self, key: Hashable, value: Any) -> Array | None:
         if isinstance(key, ir.Value):
@@ -137,6 +176,8 @@ class _SymbolTarget(Target):
 
     def scope(self, call: Call) -> AbstractContextManager[None]:
         key = next((k for k in call.outputs if k is not None), None)
+        self.writer.module = call.location.scope
+        self.writer.expected = tuple(_shape(k) if isinstance(k, ir.Value) else None for k in call.outputs)
         return self.writer.scope(_stem(key) if isinstance(key, ir.Value) else call.op)
 
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -146,18 +187,30 @@ class _SymbolTarget(Target):
         if not isinstance(key, ir.Value):
             return result
         if not isinstance(result, Value):
-            result = self.writer.constant(np.asarray(result))
-        return Value(result.node, result.index, _dtype(key), _shape(key), result.array)
+            result = self.writer.literal(np.asarray(result))
+        return replace(result, dtype=_dtype(key), shape=_shape(key), sizes=fold.known_elements(key))
 
     def decompose(self, call: Call) -> Body | None:
-        return lookup.decomposition_of(call)
+        inferred = infer_static_operands.infer(call)
+        if inferred is not call:
+            inputs = tuple(i.key if isinstance(i, Ref) else None for i in call.inputs)
+            return Body(inputs, [inferred], tuple(None if o is None else Ref(o) for o in call.outputs))
+        return infer_static_operands.select_among_axes(call) or lookup.decomposition_of(call)
 
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
         """The symbol's output for an output of the model, with its name if that is unused."""
-        if self.writer.nodes[result.node]["op"] == "null" or any(b.node == result.node for b in before):
+        node = self.writer.entry(result)[0]
+        if result.constant is not None or self.writer.nodes[node]["op"] == "null" or any(b.node == node for b in before):
             result = self.writer.identity(result)
         self.writer.rename(result, _stem(value))
         return result
+
+
+def _is_right_factor(node: ir.Node, position: int) -> bool:
+    """Whether an input of a node is a matrix that the other input is multiplied by."""
+    attribute = node.attributes.get("transB")
+    plain = attribute is None or not attribute.as_int()
+    return position == 1 and (node.op_type == "MatMul" or (node.op_type == "Gemm" and plain)) and not node.domain
 
 
 def _stem(value: ir.Value) -> str:

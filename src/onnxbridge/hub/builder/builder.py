@@ -79,7 +79,7 @@ class Builder:
             stem = next((v.name for v in values if v is not None and v.name), "")
             results = tuple(self.constant(a, f"{stem}.{op_type.lower()}" if stem else "") for a in known)
             weights = [v for v in values if v is not None and not v.meta.get(fold.COMPUTED)]
-            viewed = values[0] if weights and op_type in provenance.VIEWS and len(results) == 1 else None
+            viewed = values[0] if weights and len(results) == 1 and _is_view(op_type, values[0], results[0]) else None
             for result in results:
                 if not weights:
                     result.meta[fold.COMPUTED] = True
@@ -362,3 +362,12 @@ class Builder:
             axis += rank
         end = axis + 1 if axis != -1 else None
         return self.Squeeze(self.Shape(x, start=axis, end=end), [0])
+
+
+def _is_view(op_type: str, weight: ir.Value | None, result: ir.Value) -> bool:
+    """Whether a folded node only reshapes a weight, or looks up all its rows in order."""
+    if op_type == "Gather" and weight is not None:
+        before, after = fold.constant_array(weight), fold.constant_array(result)
+        return before is not None and after is not None and before.shape == after.shape and np.array_equal(before, after)
+    return op_type in provenance.VIEWS
+

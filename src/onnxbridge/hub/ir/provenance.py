@@ -8,6 +8,7 @@ model.metadata_props   onnxbridge.version           the onnxbridge version that 
                        onnxbridge.training          layers in training mode in the source, "Dropout, BatchNorm2d"
 initializer's          onnxbridge.state             "parameter" (trained), "buffer", or "constant" (not in a state_dict)
                        onnxbridge.view              the weight that it is a reshaped view of, as "gamma[96]"
+                       onnxbridge.parts             the weights that a recurrent layer's weight is made of, joined by ", "
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TRAINING = PREFIX + "training"
 VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that only reshape a weight."""
 _VIEW = PREFIX + "view"
+_PARTS = PREFIX + "parts"
 _STATE = PREFIX + "state"
 _BOUNDS = re.compile(r"([^\s=]+)=([0-9]{1,18})\.\.([0-9]{1,18})?")
 _CHUNK = 1 << 20
@@ -128,3 +130,15 @@ def view_of(tensor: ir.TensorProtocol) -> tuple[str, tuple[int, ...]] | None:
         return None
     shape = tuple(map(int, numbers))
     return (name, shape) if math.prod(shape) == tensor.size else None
+
+
+def set_parts(result: ir.TensorProtocol, names: Sequence[str]) -> None:
+    """Record the names of the parameters that the weight of a recurrent layer is made of: for each direction, those that are
+    concatenated, with their gates in ONNX's order."""
+    result.metadata_props[_PARTS] = ", ".join(names)
+    set_state(result, "parameter")
+
+
+def parts_of(tensor: ir.TensorProtocol) -> tuple[str, ...]:
+    """The names recorded by `set_parts`; empty if there are none."""
+    return tuple(name for name in tensor.metadata_props.get(_PARTS, "").split(", ") if name)

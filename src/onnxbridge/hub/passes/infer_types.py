@@ -11,7 +11,7 @@ from onnxbridge.hub.builder.replacement import merge_declared
 from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.named_sizes import name_sizes
-from onnxbridge.hub.ir.schemas import schema_of
+from onnxbridge.hub.ir.schemas import plain, schema_of
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 from onnxbridge.hub.passes.inline_branches import inline_branch
 
@@ -65,9 +65,11 @@ def _infer_bodies(node: ir.Node, main: ir.Graph, foreign: ContribDecomposer | No
         if attr.type != ir.AttributeType.GRAPH:
             continue
         body = attr.as_graph()
-        if node.op_type == "Loop":
-            for inner, (_, outer) in zip(body.inputs, inference.body_inputs("Loop", node.inputs), strict=False):
+        attrs = {a.name: plain(a) for a in node.attributes.values() if a.type != ir.AttributeType.GRAPH}
+        if node.op_type in ("Loop", "Scan") and not any(name.endswith("_axes") for name in attrs):
+            for inner, (_, outer) in zip(body.inputs, inference.body_inputs(node.op_type, node.inputs, attrs), strict=False):
                 inner.type = inner.type or outer.type
+                inner.shape = outer.shape if inner.shape is None and node.op_type == "Scan" else inner.shape
         _infer_graph(body, main, foreign, branch or node.op_type == "If")
 
 

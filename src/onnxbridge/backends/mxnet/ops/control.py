@@ -1,11 +1,288 @@
-"""Control flow with a constant condition."""
+"""Control flow: subgraphs in the symbol. Scan and Loop run as `_foreach`, loops without a bound as `_while_loop`, If as `_cond`.
+
+Under np-shape semantics MXNet has no arrays without dimensions at the boundary of a subgraph, so they have one dimension there.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.rules import Bool
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank
+from onnxbridge.backends.mxnet.writer import Value, visited
+from onnxbridge.errors import Unsupported
+from onnxbridge.rules import Outputs
+
+UNBOUNDED = 2**31 - 1
+MOST_ITERATIONS = 1 << 16
+"""Loops with a larger bound are expected to end before it."""
 
 
-@rule("If", limits="only conditions that are known when converting")
-def if_(sym, cond: Bool, *, then_branch, else_branch):
-    return (then_branch if cond else else_branch)()
+def _outside(sym, x):
+    """A value as it crosses the boundary of a subgraph: with a dimension, and not bool."""
+    if x.dtype == BOOL:
+        x = cast(sym, x, np.float32)
+    if sym.np_shape and x.shape == ():
+        y = sym._np_reshape(x, newshape=(1,))
+        y.dtype, y.shape = x.dtype, (1,)
+        return y
+    return x
+
+
+def _inside(sym, x, like):
+    """The value itself behind the boundary."""
+    y = x
+    if sym.np_shape and like.shape == ():
+        y = sym._np_reshape(x, newshape=())
+        y.dtype, y.shape = x.dtype, ()
+    if like.dtype == BOOL:
+        y = cast(sym, y, BOOL)
+    return Value(y.node, y.index, like.dtype, like.shape, y.graph)
+
+
+def _unused(sym, values, heads):
+    """Those variables of the subgraph being written that its results do not need."""
+    needed = set(visited(sym.nodes, [sym.entry(h)[0] for h in heads]))
+    return [v for v in values if v.node not in needed]
+
+
+def _after(sym, result, values):
+    """A result, with values as operands that do not count: MXNet needs states, and one item, to be used."""
+    for value in values:
+        first = sym.slice_axis(sym.Reshape(sym.zeros_like(value), shape=(-1,)), axis=0, begin=0, end=1)
+        first.dtype = value.dtype
+        y = sym._npi_add(result, cast(sym, first, result.dtype))
+        y.dtype, y.shape = result.dtype, result.shape
+        result = y
+    return result
+
+
+def foreach(sym, step, items, states):
+    """Run `step(*items, *states) -> (*states, *results)` over the first axis of the items: the last states, and all results.
+
+    Returns `_foreach`'s values: the stacked results, then the states.
+    """
+    count, start = len(items), [_outside(sym, s) for s in states]
+    rows = [_row(sym, item) for item in items]
+    found = []
+
+    def body(*inner):
+        given = [_inside(sym, v, r) for v, r in zip(inner, [*rows, *states], strict=True)]
+        results = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in step(*given)]
+        found.extend(results)
+        ends = [_outside(sym, cast(sym, r, s.dtype)) for r, s in zip(results, states, strict=False)]
+        heads = [*(_outside(sym, r) for r in results[len(states) :]), *ends]
+        unused = _unused(sym, inner[count:], heads)
+        if len(_unused(sym, inner[:count], heads)) == count:
+            unused = [inner[0], *unused]
+        return [_after(sym, heads[0], unused), *heads[1:]]
+
+    templates = [Value(None, 0, np.dtype(np.float32) if r.dtype == BOOL else r.dtype, r.shape) for r in (*rows, *start)]
+    inner = sym.subgraph(body, templates)
+    variables = inner.variables
+    taken = [i for i in range(count) if i in variables]
+    results = len(found) - len(states)
+    made = sym._foreach(
+        *[_outside(sym, items[i]) for i in taken], *start, *inner.captured, num_outputs=len(found), num_out_data=results,
+        in_data_locs=[variables.index(i) for i in taken],
+        in_state_locs=[variables.index(count + i) for i in range(len(states))],
+        remain_locs=[variables.index(-1 - i) for i in range(len(inner.captured))],
+        subgraphs=[inner.content], outputs=len(found),
+    )  # fmt: skip
+    made = made if isinstance(made, tuple) else (made,)
+    stacked = [_stacked(sym, m, r) for m, r in zip(made[:results], found[len(states) :], strict=True)]
+    ends = []
+    for value, state, like in zip(made[results:], found, states, strict=False):
+        value.dtype = np.dtype(np.float32) if state.dtype == BOOL else state.dtype
+        ends.append(_inside(sym, value, Value(None, 0, like.dtype, like.shape)))
+    return stacked, ends
+
+
+def _row(sym, item):
+    return Value(None, 0, item.dtype, None if item.shape is None else item.shape[1:])
+
+
+def _stacked(sym, value, row):
+    """The results of all iterations."""
+    value.dtype = np.dtype(np.float32) if row.dtype == BOOL else row.dtype
+    if row.shape == ():
+        value = sym.Reshape(value, shape=(-1,))
+    return cast(sym, value, row.dtype)
+
+
+@rule("Scan")
+def scan(
+    sym, *initial_state_and_scan_inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
+    scan_output_axes=None, scan_output_directions=None,
+):  # fmt: skip
+    states = initial_state_and_scan_inputs[:-num_scan_inputs]
+    items = []
+    for i, x in enumerate(initial_state_and_scan_inputs[-num_scan_inputs:]):
+        x = _moved(sym, x, scan_input_axes[i], 0) if scan_input_axes else x
+        items.append(_reversed(sym, x) if scan_input_directions and scan_input_directions[i] else x)
+    stacked, ends = foreach(sym, lambda *v: body(*v[len(items) :], *v[: len(items)]), items, states)
+    for i, y in enumerate(stacked):
+        y = _reversed(sym, y) if scan_output_directions and scan_output_directions[i] else y
+        stacked[i] = _moved(sym, y, 0, scan_output_axes[i]) if scan_output_axes else y
+    return *ends, *stacked
+
+
+def _reversed(sym, x):
+    y = sym.reverse(x, axis=(0,))
+    y.dtype, y.shape = x.dtype, x.shape
+    return y
+
+
+def _moved(sym, x, source, target):
+    """The axis `source` moved to `target`."""
+    if source == target:
+        return x
+    order = [a for a in range(rank(x)) if a != source % rank(x)]
+    order.insert(target % rank(x), source % rank(x))
+    y = permuted(sym, x, order)
+    y.dtype, y.shape = x.dtype, tuple(x.shape[a] for a in order)
+    return y
+
+
+@rule("Loop", limits="results may be collected if their number is known")
+def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
+    """A loop with a known number of iterations is a `_foreach`, others are a `_while_loop`.
+
+    Where MXNet cannot run that, `_foreach` runs up to the bound and keeps the states once the condition is false.
+    """
+    count = len(v_initial)
+    collected = [shape for shape, needed in zip(sym.expected[count:], used[count:], strict=True) if needed]
+    bound = None if M is None or M.array is None else max(int(M.array.reshape(-1)[0]), 0)
+    lengths = {shape[0] for shape in collected if shape and isinstance(shape[0], int)}
+    if len(lengths) == 1:  # the declared shape says how often it runs
+        (bound,) = lengths
+        cond = None
+    if bound is None or bound > MOST_ITERATIONS:
+        if collected:
+            raise Unsupported("a loop that collects results and has no known bound", "make the trip count a constant")
+        return _while(sym, M, cond, v_initial, body)
+    steps = sym.literal(np.arange(bound, dtype=np.int64))
+    active = sym.literal(np.array(True)) if cond is None else cond
+    conditional = []
+
+    def step(i, running, *states):
+        onward, *results = body(i, running, *states)
+        onward = onward if isinstance(onward, Value) else sym.literal(np.asarray(onward, bool))
+        same = onward.node is not None and onward.node == running.node and onward.graph is running.graph
+        conditional.append(not (same or _is_true(onward) or lengths))
+        if not conditional[-1]:
+            return (running, *results)
+        kept = [_selected(sym, running, new, old) for new, old in zip(results, states, strict=False)]
+        return (_both(sym, running, onward), *kept, *results[count:])
+
+    stacked, ends = foreach(sym, step, [steps], [active, *v_initial])
+    if conditional[0] and collected:
+        raise Unsupported("a loop that collects results until a condition", "make the number of iterations a constant")
+    if conditional[0] and not sym.np_shape:
+        return _while(sym, M, cond, v_initial, body)
+    if not conditional[0] and not _is_true(active):
+        if collected:
+            raise Unsupported("a loop that collects results if a condition holds", "make the condition a constant")
+        ends = [_selected(sym, active, end, old) for end, old in zip(ends, [active, *v_initial], strict=True)]
+    return *ends[1:], *stacked
+
+
+def _is_true(value):
+    return value is not None and value.array is not None and bool(np.all(value.array))
+
+
+def _selected(sym, condition, new, old):
+    y = sym._npi_where(condition, new, old)
+    y.dtype, y.shape = old.dtype, old.shape
+    return y
+
+
+def _both(sym, a, b):
+    y = sym._npi_multiply(cast(sym, a, np.float32), cast(sym, b, np.float32))
+    y.dtype, y.shape = np.dtype(np.float32), a.shape
+    return cast(sym, y, BOOL)
+
+
+def _while(sym, M, cond, states, body):
+    """A loop without a known bound, of states only."""
+    if sym.np_shape:
+        raise Unsupported("a loop without a known bound beside values without dimensions", "make the trip count a constant")
+    first = [sym.literal(np.zeros((), np.int64)), sym.literal(np.array(True)) if cond is None else cond, *states]
+    count = None if M is None else cast(sym, M, np.int64)
+    start = [_outside(sym, s) for s in first]
+
+    def goes_on(i, condition, *rest):
+        if count is None:
+            return [_after(sym, condition, [i, *rest])]
+        less = sym._npi_less(i, count)
+        less.dtype = BOOL
+        y = sym._npi_multiply(cast(sym, less, np.float32), condition)
+        y.dtype = np.dtype(np.float32)
+        return [_after(sym, y, rest)]
+
+    def step(*inner):
+        i, running, *now = [_inside(sym, v, f) for v, f in zip(inner, first, strict=True)]
+        onward, *results = body(i, running, *now)
+        following = sym._plus_scalar(i, scalar=1)
+        following.dtype = np.dtype(np.int64)
+        ends = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in (following, onward, *results)]
+        heads = [_outside(sym, cast(sym, r, f.dtype)) for r, f in zip(ends, first, strict=True)]
+        return [_after(sym, heads[0], _unused(sym, inner, heads)), *heads[1:]]
+
+    def variables(graph):
+        return [graph.variables.index(p) for p in range(len(first)) if p in graph.variables]
+
+    templates = [Value(None, 0, s.dtype, s.shape) for s in start]
+    test, work = sym.subgraph(goes_on, templates), sym.subgraph(step, templates)
+    captured = [*test.captured, *work.captured]
+    shift = len(first), len(first) + len(test.captured)
+    made = sym._while_loop(
+        *start, *captured, num_outputs=len(first), num_out_data=0, max_iterations=UNBOUNDED,
+        cond_input_locs=[v if v >= 0 else shift[0] - 1 - v for v in test.variables],
+        func_input_locs=[v if v >= 0 else shift[1] - 1 - v for v in work.variables], func_var_locs=variables(work),
+        subgraphs=[test.content, work.content], outputs=len(first),
+    )  # fmt: skip
+    for value, state in zip(made, start, strict=True):
+        value.dtype = state.dtype
+    return tuple(_inside(sym, v, f) for v, f in zip(made, first, strict=True))[2:]
+
+
+@rule("If")
+def if_(sym, cond, *, then_branch, else_branch):
+    """A condition that is known selects a branch. Under np-shape semantics both branches are computed."""
+    if cond.array is not None:
+        return (then_branch if bool(cond.array.reshape(-1)[0]) else else_branch)()
+    if sym.np_shape:
+        pairs = list(zip(then_branch(), else_branch(), strict=True))
+        results = [[r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in pair] for pair in pairs]
+        for a, b in results:
+            if fixed(a) != fixed(b):
+                raise Unsupported("branches whose results differ in shape")
+        return tuple(_selected(sym, cond, a, b) for a, b in results)
+    condition = _outside(sym, cond)
+    dtypes = []
+
+    def test(c):
+        return [c]
+
+    def branch(function):
+        def run():
+            results = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in function()]
+            dtypes.append([(r.dtype, r.shape) for r in results])
+            return [_outside(sym, r) for r in results]
+
+        return sym.subgraph(run, [])
+
+    asked, then, other = sym.subgraph(test, [condition]), branch(then_branch), branch(else_branch)
+    if any(a[1] != b[1] and None not in (a[1], b[1]) for a, b in zip(*dtypes, strict=True)):
+        raise Unsupported("branches whose results differ in shape")
+    first = 1 + len(then.captured)
+    made = sym._cond(
+        condition, *then.captured, *other.captured, num_outputs=len(then.results), cond_input_locs=[0],
+        then_input_locs=[-v for v in then.variables], else_input_locs=[first - 1 - v for v in other.variables],
+        subgraphs=[asked.content, then.content, other.content], outputs=len(then.results),
+    )  # fmt: skip
+    made = made if isinstance(made, tuple) else (made,)
+    for value, (dtype, _) in zip(made, dtypes[0], strict=True):
+        value.dtype = np.dtype(np.float32) if dtype == BOOL else dtype
+    return tuple(_inside(sym, v, Value(None, 0, *d)) for v, d in zip(made, dtypes[0], strict=True))

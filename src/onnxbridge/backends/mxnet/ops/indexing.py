@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.shape import squeeze
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, sliced, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Int
@@ -17,8 +18,28 @@ def gather(sym, data, indices, *, axis=0):
     known = None if indices.array is None else np.asarray(indices.array)
     if known is not None and known.ndim == 0:
         index = int(known)
-        return sym._np_squeeze(sliced(sym, data, axis, index, index + 1 if index != -1 else None), axis=(axis,))
-    return sym.take(data, indices, axis=axis, mode="wrap")
+        row = sliced(sym, data, axis, index, index + 1 if index != -1 else None)
+        return squeeze(sym, _shaped(row, tuple(1 if i == axis else d for i, d in enumerate(data.shape))), (axis,))
+    if axis == 0 and _is_embedding(sym, data):
+        rows, width = data.shape
+        y = sym.Embedding(indices, data, input_dim=rows, output_dim=width, dtype=data.dtype)
+        y.dtype = data.dtype
+        return y
+    y = without_bool(sym, lambda d: sym.take(d, indices, axis=axis, mode="wrap"), data)
+    if indices.shape == () and not sym.np_shape:  # the index has a dimension then
+        y = squeeze(sym, _shaped(y, (*data.shape[:axis], 1, *data.shape[axis + 1 :])), (axis,))
+    return y
+
+
+def _shaped(value, shape):
+    value.shape = shape
+    return value
+
+
+def _is_embedding(sym, data):
+    """Whether this is the weight of an embedding layer of the source, whose indices are never negative."""
+    weight = data.constant
+    return weight is not None and weight.trained and len(data.shape) == 2 and weight.name == f"{sym.module}.weight"
 
 
 @rule("GatherND")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import cast, fixed, is_float, rank, within
+from onnxbridge.backends.mxnet.ops.types import cast, is_float, rank, within
 
 
 def product(sym, a, b):
@@ -15,16 +15,31 @@ def product(sym, a, b):
     return sym._npi_matmul(a, b) if is_float(a) else within(sym, sym._npi_matmul, np.float64, a, b)
 
 
+def dense(sym, x, weight, bias=None):
+    """A fully connected layer over the last axis; its weight is [units, inputs]."""
+    y = sym.FullyConnected(x, weight, bias, num_hidden=weight.shape[0], no_bias=bias is None, flatten=False)
+    y.dtype = x.dtype
+    return y
+
+
+def _is_dense(x, weight):
+    """Whether MXNet has this product as a layer."""
+    ranked = x.shape is not None and len(x.shape) > 1 and 0 not in x.shape
+    fixed_size = weight is not None and len(weight.shape) == 2 and all(isinstance(d, int) and d for d in weight.shape)
+    return ranked and fixed_size and is_float(x) and x.dtype != np.float16 and weight.dtype == x.dtype
+
+
 @rule("MatMul")
 def matmul(sym, A, B):
-    return product(sym, A, B)
+    weight = sym.transposed(B)
+    return dense(sym, A, weight) if _is_dense(A, weight) else product(sym, A, B)
 
 
 @rule("Gemm")
 def gemm(sym, A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    plain = alpha == 1 and rank(A) == 2 and not transA and transB and is_float(A) and A.dtype != np.float16
-    if plain and (C is None or (beta == 1 and C.shape == B.shape[:1])) and isinstance(B.shape[0], int):
-        return sym.FullyConnected(A, B, C, num_hidden=fixed(B, [0])[0], no_bias=C is None, flatten=False)
+    weight = B if transB else sym.transposed(B)
+    if alpha == 1 and not transA and _is_dense(A, weight) and (C is None or (beta == 1 and C.shape == weight.shape[:1])):
+        return dense(sym, A, weight, C)
     a = sym.transpose(A, axes=(1, 0)) if transA else A
     b = sym.transpose(B, axes=(1, 0)) if transB else B
     y = product(sym, a, b)

@@ -11,12 +11,12 @@ from onnxbridge.errors import Unsupported
 
 @rule("BatchNormalization")
 def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
-    """The statistics are auxiliary states in MXNet, so they must be parameters; otherwise the formula is decomposed."""
+    """A layer with its statistics as auxiliary states, which training updates; the formula if they are not constant."""
     if training_mode:
         raise Unsupported("training_mode=1")
     inputs = (scale, B, input_mean, input_var)
     if all(v.array is not None for v in inputs) and {v.dtype for v in inputs} == {X.dtype} and rank(X) > 1:
-        return sym.BatchNorm(X, *inputs, eps=epsilon, fix_gamma=False, use_global_stats=True)
+        return sym.BatchNorm(X, *inputs, eps=epsilon, momentum=momentum, fix_gamma=False)
     wide = (-1, *[1] * (rank(X) - 2))
     scale, shift, mean, var = (cast(sym, reshaped(sym, v, wide), X.dtype) for v in inputs)
     factor = sym._npi_multiply(scale, sym.rsqrt(sym._plus_scalar(var, scalar=epsilon, is_int=False)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import fixed
+from onnxbridge.backends.mxnet.ops.types import fixed, permuted, rank, zeros
 from onnxbridge.errors import Unsupported
 
 # ONNX's gate order (input, output, forget, cell; update, reset, new) permuted to MXNet's
@@ -18,13 +18,38 @@ DEFAULT_ACTIVATIONS = {
 }
 
 
-def _rows(sym, x, direction_index, order, size):
-    """One direction's kernel or bias as a vector, with gates in MXNet's order."""
-    if x.array is not None:
-        part = np.asarray(x.array)[direction_index]
-        return sym.constant(np.ascontiguousarray(part.reshape(len(order), size, -1)[order]).reshape(-1))
-    part = sym.Reshape(sym.slice_axis(x, axis=0, begin=direction_index, end=direction_index + 1), shape=(-3, -2))
-    gates = [sym.Reshape(sym.slice_axis(part, axis=0, begin=g * size, end=(g + 1) * size), shape=(-1,)) for g in order]
+def _vector(sym, order, size, directions, W, R, B):
+    """The weights of a layer as the vector that MXNet takes: kernels of all directions, then biases, with gates in its order."""
+    kernels = [part for pair in zip(*(_parts(sym, v, order, size, directions) for v in (W, R)), strict=True) for part in pair]
+    if B is None:
+        biases = [sym.literal(np.zeros(2 * directions * len(order) * size, W.dtype))]
+    else:
+        biases = _parts(sym, B, order, size, directions)
+    return sym._rnn_param_concat(*kernels, *biases, dim=0)
+
+
+def _parts(sym, weight, order, size, directions):
+    """The vectors of a weight's directions, kernels of the input or of the state, or biases of both."""
+    if weight.array is None:
+        return [_computed_part(sym, weight, order, size, d) for d in range(directions)]
+    array = np.asarray(weight.array)
+    gates = array.reshape(directions, -1, len(order), size, *array.shape[2:])[:, :, order]
+    names, trained = weight.constant.parts, weight.constant.trained
+    if len(names) == gates.shape[0] * gates.shape[1]:  # the source's own parameters
+        own = gates.reshape(len(names), len(order) * size, *array.shape[2:])
+        return [sym.Reshape(sym.constant(a, name, trained), shape=(-1,)) for a, name in zip(own, names, strict=True)]
+    whole = sym.constant(np.ascontiguousarray(gates).reshape(array.shape), weight.constant.name, trained)
+    if array.ndim == 2 or directions == 1:
+        return [sym.Reshape(whole, shape=(-1,))]
+    return [sym.Reshape(sym.slice_axis(whole, axis=0, begin=d, end=d + 1), shape=(-1,)) for d in range(directions)]
+
+
+def _computed_part(sym, weight, order, size, direction):
+    """The vector of one direction of a weight that is only known at run time."""
+    part = sym.Reshape(sym.slice_axis(weight, axis=0, begin=direction, end=direction + 1), shape=(-1,) if rank(weight) == 2 else (-3, -2))
+    count = 2 * len(order) if rank(weight) == 2 else len(order)
+    rows = [half + g for half in range(0, count, len(order)) for g in order]
+    gates = [sym.Reshape(sym.slice_axis(part, axis=0, begin=g * size, end=(g + 1) * size), shape=(-1,)) for g in rows]
     return gates[0] if len(gates) == 1 else sym.Concat(*gates, dim=0)
 
 
@@ -38,39 +63,22 @@ def _layer(sym, mode, x, W, R, B, lengths, states, activations, direction, hidde
     order = ORDER[mode]
     size = hidden_size or fixed(R, [2])[0]
     batch = x.shape[0 if layout else 1]
-    x = sym.transpose(x, axes=(1, 0, 2)) if layout else x
+    x = permuted(sym, x, (1, 0, 2)) if layout else x
     x = sym.reverse(x, axis=(0,)) if direction == "reverse" else x
-    kernels = [_rows(sym, v, direction_index, order, size) for direction_index in range(directions) for v in (W, R)]
-    if B is None:
-        biases = [np.zeros(2 * directions * len(order) * size, W.dtype)]
-    else:
-        count = len(order) * size
-        halves = [_half(sym, B, i, count) for i in (0, 1)]
-        biases = [_rows(sym, h, direction_index, order, size) for direction_index in range(directions) for h in halves]
-    vector = sym.Concat(*kernels, *[b if not isinstance(b, np.ndarray) else sym.constant(b) for b in biases], dim=0)
+    vector = _vector(sym, order, size, directions, W, R, B)
     initial_states = []
     for state in states:
         if state is not None:
             initial_states.append(sym.transpose(state, axes=(1, 0, 2)) if layout else state)
         else:
-            if not isinstance(batch, int):
-                raise Unsupported("a batch of unknown size without an initial state")
-            initial_states.append(sym.constant(np.zeros((directions, batch, size), W.dtype)))
+            initial_states.append(zeros(sym, (directions, batch, size), W.dtype))
     y, *last = sym.RNN(
         x, vector, *initial_states, mode=mode, state_size=size, num_layers=1, bidirectional=directions == 2, state_outputs=True,
         outputs=1 + len(states),
     )  # fmt: skip
     y = sym.reverse(y, axis=(0,)) if direction == "reverse" else y
-    y = sym.transpose(sym.Reshape(y, shape=(0, 0, directions, size)), axes=(1, 0, 2, 3) if layout else (0, 2, 1, 3))
+    y = permuted(sym, sym.Reshape(y, shape=(0, 0, directions, size)), (1, 0, 2, 3) if layout else (0, 2, 1, 3))
     return y, *(sym.transpose(v, axes=(1, 0, 2)) if layout else v for v in last)
-
-
-def _half(sym, bias, which, count):
-    """The biases of the input or of the state."""
-    if bias.array is not None:
-        return sym.constant(np.ascontiguousarray(np.asarray(bias.array)[:, which * count : (which + 1) * count]))
-    half = sym.slice_axis(bias, axis=1, begin=which * count, end=(which + 1) * count)
-    return sym.expand_dims(half, axis=2)
 
 
 @rule("LSTM")

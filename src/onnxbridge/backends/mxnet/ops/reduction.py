@@ -19,6 +19,10 @@ def reduced(sym, op, x, axes, keepdims, noop):
     chosen = tuple(sorted(a % rank(x) for a in axes)) if axes else tuple(range(rank(x)))
     if 0 in x.shape:
         return _neutral(op, x, tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen))
+    if len(chosen) == rank(x) and not keepdims and not sym.np_shape:  # a scalar has one dimension then
+        y = sym.Reshape(sym.call(op, x, axis=chosen, keepdims=True), shape=(1,))
+        y.shape = ()
+        return y
     y = sym.call(op, x, axis=chosen, keepdims=bool(keepdims))
     y.shape = tuple(1 if i in chosen else d for i, d in enumerate(x.shape) if keepdims or i not in chosen)
     return y

@@ -46,18 +46,22 @@ def flatten(sym, input, *, axis=1):
 def transpose(sym, data, *, perm=None):
     if rank(data) < 2:
         return data
+    if data.constant is not None and data.constant.trained and data.constant.source is None and rank(data) == 2 and perm != (0, 1):
+        return sym.view(data.array.T, data, transposed=True)
     return permuted(sym, data, perm if perm is not None else range(rank(data))[::-1])
 
 
 @rule("Squeeze")
 def squeeze(sym, data, axes: Ints | None = None):
     chosen = [a % rank(data) for a in axes] if axes is not None else [i for i, d in enumerate(fixed(data)) if d == 1]
-    return sym._np_squeeze(data, axis=tuple(chosen)) if chosen else data
+    if len(chosen) == rank(data):
+        return without_bool(sym, lambda v: reshaped(sym, v, ()), data)
+    return without_bool(sym, lambda v: sym._np_squeeze(v, axis=tuple(chosen)), data) if chosen else data
 
 
 @rule("Unsqueeze")
 def unsqueeze(sym, data, axes: Ints):
-    for axis in sorted(a % (rank(data) + len(axes)) for a in axes):
+    for axis in sorted(a % (rank(data) + len(axes)) for a in axes)[not rank(data) and not sym.np_shape :]:
         data = sym.expand_dims(data, axis=axis)
     return data
 

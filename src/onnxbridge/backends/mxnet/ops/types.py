@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxbridge.backends.mxnet.writer import Value
 from onnxbridge.errors import Unsupported
+from onnxbridge.formats.mxnet.read_symbol import literal
 
 BOOL = np.dtype(bool)
 
@@ -67,17 +69,40 @@ def within(sym, function, dtype, *inputs):
 def reshaped(sym, x, sizes):
     """`x` reshaped; -1 is inferred."""
     sizes = tuple(sizes)
+    if not sizes and not sym.np_shape:  # a scalar has one dimension then
+        sizes = (1,)
     if not sizes or 0 in sizes or (x.shape is not None and 0 in x.shape):
         return sym._np_reshape(x, newshape=sizes)
     return sym.Reshape(x, shape=sizes)
 
 
 def permuted(sym, x, axes):
-    return without_bool(sym, lambda v: sym.transpose(v, axes=tuple(axes)), x)
+    """`x` with its axes permuted; two permutations in a row become one, or none."""
+    axes = tuple(axes)
+    before = sym.nodes[x.node] if x.node is not None and x.index == 0 else {"op": ""}
+    if before["op"] == "transpose":
+        inner = literal(before["attrs"]["axes"])
+        axes, (node, index, _) = tuple(inner[a] for a in axes), before["inputs"][0]
+        x = Value(node, index, x.dtype, None, x.graph)
+    if axes == tuple(range(len(axes))):
+        return x
+    return without_bool(sym, lambda v: sym.transpose(v, axes=axes), x)
+
+
+def zeros(sym, shape, dtype):
+    """An array of zeros, whose dynamic sizes MXNet infers from its use."""
+    if all(isinstance(d, int) for d in shape):
+        return sym.literal(np.zeros(shape, dtype))
+    unknown = -1 if sym.np_shape else 0
+    y = sym._zeros(shape=tuple(d if isinstance(d, int) else unknown for d in shape), dtype=np.dtype(dtype))
+    y.dtype, y.shape = np.dtype(dtype), tuple(shape)
+    return y
 
 
 def sliced(sym, x, axis, begin, end):
     """A slice along one axis."""
+    if x.dtype == BOOL:
+        return without_bool(sym, lambda v: sliced(sym, v, axis, begin, end), x)
     if begin == end:  # slice_axis has no empty results
         bounds = [(begin, end) if i == axis % rank(x) else (None, None) for i in range(rank(x))]
         y = sym.slice(x, begin=[p[0] for p in bounds], end=[p[1] for p in bounds])

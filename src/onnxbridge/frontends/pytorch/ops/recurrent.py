@@ -1,9 +1,11 @@
 """LSTM, GRU and RNN layers as ONNX operators, with the weights in ONNX's gate order."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.fold import constant_array
 
 # ONNX's gate order as indices into PyTorch's: input output forget cell; update reset hidden
@@ -39,7 +41,18 @@ def weights_of(op, params, has_biases, kind):
         r.append(reorder_gates(op, p[1], kind))
         if has_biases:
             b.append(concat(op, [reorder_gates(op, p[2], kind), reorder_gates(op, p[3], kind)], axis=1))
-    return concat(op, w), concat(op, r), concat(op, b) if b else None
+    kernels, recurrent = (_parameter(op, concat(op, x), [p[i] for p in params]) for i, x in enumerate((w, r)))
+    return kernels, recurrent, _parameter(op, concat(op, b), [v for p in params for v in p[2:4]]) if b else None
+
+
+def _parameter(op, array, parts):
+    """A weight that records which parameters it is made of, and is not merged with an equal one."""
+    named = isinstance(array, np.ndarray) and all(isinstance(p, ir.Value) and p.name and p.const_value is not None for p in parts)
+    if not named or any(provenance.state_of(part.const_value) != "parameter" for part in parts):
+        return array
+    tensor = ir.tensor(array)
+    provenance.set_parts(tensor, [part.name for part in parts])
+    return op.constant(tensor)
 
 
 def recurrent_layers(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first, lengths=None, **attrs):

@@ -81,7 +81,11 @@ def numpy_samples():
     s("_npi_polyval", f(4), x23)
 
     # reduction
-    for op in ("_np_sum", "_np_prod", "_np_product", "_npi_mean", "_np_max", "_np_amax", "_np_min", "_np_amin", "_npi_std", "_npi_var"):
+    reductions = (
+        "_np_sum", "_np_prod", "_np_product", "_npi_mean",
+        "_np_max", "_np_amax", "_np_min", "_np_amin", "_npi_std", "_npi_var",
+    )
+    for op in reductions:
         s(op, x234, axis=(0, 2))
         s(op, x234, axis=1, keepdims=True)
         s(op, x234)

@@ -153,7 +153,7 @@ class _SymbolTarget(Target):
         return made
 
     def _parameter(self, value: ir.Value, array: Array, name: str) -> Value:
-        """A parameter under the source's name, in the source's shape; factors of products only are stored as MXNet's layers do."""
+        """A parameter under the source's name and in its shape; factors of products only are stored as MXNet's layers do."""
         assert value.const_value is not None
         viewed = provenance.view_of(value.const_value)
         if viewed is not None:

@@ -39,7 +39,8 @@ NUMBERED = frozenset({
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
     "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
-    "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n", "_npi_gumbel",
+    "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n",
+    "_npi_gumbel",
     "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh", "_histogram",
     "_npi_slogdet",
 })  # fmt: skip

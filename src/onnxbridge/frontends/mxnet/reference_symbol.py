@@ -16,8 +16,8 @@ Node = dict[str, Any]
 def defined(symbol: Path) -> Iterator[Path]:
     """The symbol's path, or that of a temporary copy whose results are all defined.
 
-    For regions with a negative index of their image, as FPN detectors write for those of other levels, ROIAlign gives zeros on a GPU.
-    On a CPU it leaves the memory as it was.
+    For regions with a negative index of their image, as FPN detectors write for those of other levels, ROIAlign gives zeros on
+    a GPU. On a CPU it leaves the memory as it was.
     """
     graph = json.loads(symbol.read_text(encoding="utf-8"))
     if all(node["op"] != "_contrib_ROIAlign" for node in graph["nodes"]):

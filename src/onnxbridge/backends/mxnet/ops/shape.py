@@ -46,7 +46,8 @@ def flatten(sym, input, *, axis=1):
 def transpose(sym, data, *, perm=None):
     if rank(data) < 2:
         return data
-    if data.constant is not None and data.constant.trained and data.constant.source is None and rank(data) == 2 and perm != (0, 1):
+    stored = data.constant
+    if stored is not None and stored.trained and stored.source is None and rank(data) == 2 and perm != (0, 1):
         return sym.view(data.array.T, data, transposed=True)
     return permuted(sym, data, perm if perm is not None else range(rank(data))[::-1])
 

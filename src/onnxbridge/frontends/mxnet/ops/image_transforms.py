@@ -86,7 +86,8 @@ def image_resize(op, data, *, size=(), keep_ratio=False, interp=1):
     batched = op.Cast(batched, to=FLOAT) if narrow else batched
     dims = op.Concat(op.Shape(batched, end=2), np.array([height, width]), axis=0)
     if interp == 0:  # OpenCV takes the floor of the position without half a pixel
-        y = op.Resize(batched, None, None, dims, mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+        modes = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+        y = op.Resize(batched, None, None, dims, mode="nearest", **modes)
     else:
         y = op.Resize(batched, None, None, dims, mode="linear", coordinate_transformation_mode="half_pixel")
     y = like(op, op.Round(y), data) if narrow else y

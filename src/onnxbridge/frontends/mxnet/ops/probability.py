@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.special import gammaln
 from onnxbridge.hub.ir.values import rank

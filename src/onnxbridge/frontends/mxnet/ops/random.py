@@ -214,7 +214,8 @@ def _several(op, name, shape, dtype, *parameters):
     kind = parameters[0].dtype if dtype in (None, "None") else named(dtype)
     kind = kind if kind.is_floating_point() else FLOAT
     wide = [op.Unsqueeze(cast(op, p, FLOAT), list(range(rank(p), rank(p) + len(shape)))) for p in parameters]
-    return draw(op, name, [op.Expand(p, np.array([1] * rank(q) + list(shape))) for p, q in zip(wide, parameters, strict=True)], kind)
+    full = [op.Expand(p, np.array([1] * rank(q) + list(shape))) for p, q in zip(wide, parameters, strict=True)]
+    return draw(op, name, full, kind)
 
 
 @rule("_sample_uniform", "sample_uniform", limits=SAMPLES)

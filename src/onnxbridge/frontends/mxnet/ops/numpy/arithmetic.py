@@ -262,7 +262,8 @@ MIXED = {
 BINARY = MIXED | {
     "maximum": arithmetic.maximum, "minimum": arithmetic.minimum, "equal": _compared("Equal"), "not_equal": not_equal,
     "greater": _ordered("Greater"), "greater_equal": _ordered("GreaterOrEqual"), "less": _ordered("Less"),
-    "less_equal": _ordered("LessOrEqual"), "arctan2": _in_floats(arctan2, FLOAT), "copysign": copysign, "ldexp": _in_floats(ldexp, DOUBLE),
+    "less_equal": _ordered("LessOrEqual"), "arctan2": _in_floats(arctan2, FLOAT), "copysign": copysign,
+    "ldexp": _in_floats(ldexp, DOUBLE),
     "lcm": _in_integers(lcm), "bitwise_and": _bitwise("BitwiseAnd", "And"), "bitwise_or": _bitwise("BitwiseOr", "Or"),
     "bitwise_xor": _bitwise("BitwiseXor", "Xor"),
 }  # fmt: skip

@@ -104,10 +104,8 @@ def roll(op, data, *, shift=None, axis=None):
     axes, shifts = as_tuple(axis), as_tuple(shift)
     for a, s in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
         size = op.size(data, a)
-        if isinstance(size, int):
-            start = [-s % size if size else 0]
-        else:
-            start = op.Reshape(op.Mod(op.constant(np.int64(-s)), size), [1])
+        known = [-s % size if size else 0] if isinstance(size, int) else None
+        start = op.Reshape(op.Mod(op.constant(np.int64(-s)), size), [1]) if known is None else known
         data = op.Concat(op.Slice(data, start, [LAST], [a]), op.Slice(data, [0], start, [a]), axis=a)
     return data
 

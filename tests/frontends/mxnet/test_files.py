@@ -180,7 +180,8 @@ def test_upgrades_of_old_symbols(tmp_path):
             {"op": "null", "param": {}, "name": "bn_beta", "inputs": [], "backward_source_id": -1},
             {"op": "BatchNorm", "param": {"eps": "0.002"}, "attr": {"eps": "9", "ctx_group": "a"}, "name": "bn",
              "inputs": [[0, 0], [1, 0], [2, 0]]},
-            {"op": "argmax", "param": {"axis": "-1"}, "name": "best", "inputs": [[3, 0]]},
+            {"op": "argmax", "param": {"axis": "-1"}, "attr": {"lr_mult": "2", "weight_wd_mult": "0"}, "name": "best",
+             "inputs": [[3, 0]]},
         ],
         "arg_nodes": [0, 1, 2],
         "heads": [[4, 0]],
@@ -190,8 +191,8 @@ def test_upgrades_of_old_symbols(tmp_path):
     graph = read_symbol.read(path)
     assert [n.name for n in graph.nodes] == ["data", "bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var", "bn", "best"]
     assert graph.nodes[5].inputs == ((0, 0), (1, 0), (2, 0), (3, 0), (4, 0))
-    assert graph.nodes[5].attrs["eps"] == "9"
-    assert graph.nodes[6].attrs == {} and graph.heads == ((6, 0),)
+    assert graph.nodes[5].attrs["eps"] == "9" and graph.nodes[5].attrs["__ctx_group__"] == "a"
+    assert graph.nodes[6].attrs == {"__lr_mult__": "2", "__weight_wd_mult__": "0"} and graph.heads == ((6, 0),)
     assert output_names.outputs(graph) == ["best_output"]
 
 

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 import onnxbridge
 from onnxbridge.cli import group
-from onnxbridge.errors import OnnxbridgeError, UsageError
+from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError
 from onnxbridge.frontends.mxnet import frontend
+from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.runtime.mxnet import python, service
 from tests.frontends.mxnet.build import operator, save, single, variable
 
@@ -113,6 +114,63 @@ def test_inputs_of_a_block_that_has_not_run():
     assert [found.pop(name)[0] for name in ("pair", "pairs", "half")] == ["10"] * 3
     assert "an input is an array or a pair" in found["shape"]
     assert "call it once after hybridize()" in found["named size"]
+
+
+LIVE_SOURCES = """
+import json, sys, mxnet as mx, onnxbridge, warnings
+from onnxbridge.errors import UsageError
+warnings.simplefilter("ignore")
+
+class Plain(mx.gluon.Block):
+    def forward(self, x):
+        return x + 1
+
+dense = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4, name="fc")
+module = mx.mod.Module(dense, label_names=None)
+found = {}
+
+def convert(name, source):
+    try:
+        model = onnxbridge.convert(source, to="onnx", inputs=(mx.nd.ones((1, 3)),), verify=False).model
+        found[name] = sorted(v.name for v in model.graph.initializer)
+    except UsageError as error:
+        found[name] = str(error)
+
+convert("module without parameters", module)
+module.bind([("data", (1, 3))], for_training=False)
+module.init_params()
+convert("module", module)
+module.save_checkpoint(sys.argv[1], 1)
+convert("symbol block", mx.gluon.SymbolBlock.imports(sys.argv[1] + "-symbol.json", ["data"], sys.argv[1] + "-0001.params"))
+convert("plain block", Plain())
+print(json.dumps(found))
+"""
+
+
+def test_other_live_sources(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(Path(onnxbridge.__file__).parents[1])}
+    command = [python(), "-c", LIVE_SOURCES, str(tmp_path / "net")]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert found["module"] == found["symbol block"] == ["fc_bias", "fc_weight"]
+    assert "call its bind and init_params" in found["module without parameters"]
+    assert "Plain is a gluon.Block" in found["plain block"] and "HybridBlock" in found["plain block"]
+
+
+def test_custom_operators_are_named(tmp_path):
+    symbol, values = save(tmp_path, [variable("data"), operator("Custom", "c", [(0, 0)], {"op_type": "soft_clip"})], [(1, 0)])
+    with pytest.raises(ConversionError, match="Custom:soft_clip x1: no rule"):
+        frontend.to_hub((symbol, values), {"data": X})
+
+    def soft_clip(op, data, *, limit=1.0):
+        return op.Mul(op.Tanh(data), limit)
+
+    rule("Custom:soft_clip")(soft_clip)
+    try:
+        assert [n.op_type for n in frontend.to_hub((symbol, values), {"data": X}).graph] == ["Tanh", "Mul"]
+    finally:
+        del rule["Custom:soft_clip"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ MAX_BYTES = 1 << 30
 MAX_DEPTH = 32
 # before 0.9.0, files omitted the auxiliary states among an operator's inputs
 INPUTS_BEFORE_0_9 = {"BatchNorm": (3, ("moving_mean", "moving_var")), "IdentityAttachKLSparseReg": (1, ("moving_avg",))}
+# before 0.9.0, these said where and how to train, without the underscores around them
+_UNDERSCORED_SINCE_0_9 = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 _PYTHON_2_LONG = re.compile(r"(?<=\d)L\b")
 
 
@@ -115,6 +117,8 @@ def _node(raw: Any, number: int, new_index: dict[int, int], label: str, depth: i
     attrs: dict[str, str] = {}
     for key in ("attrs", "attr", "param"):
         for name, text in _typed(_typed(raw, dict).get(key) or {}, dict).items():
+            if name.endswith(_UNDERSCORED_SINCE_0_9) and not name.endswith("__"):
+                name = f"__{name}__"
             attrs.setdefault(name, text if isinstance(text, str) else json.dumps(text))
     inputs = tuple(_entry(e, number, new_index) for e in _typed(raw.get("inputs") or [], list))
     inner = tuple(graph(g, label, depth + 1) for g in _typed(raw.get("subgraphs") or [], list))

@@ -43,7 +43,7 @@ WEIGHTS = {
     "_npx_rnn": (1,),
 }  # fmt: skip
 # Attributes that Gluon and this project write for variables of parameters only.
-_TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__", "lr_mult", "wd_mult"})
+_TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__"})
 SUBGRAPHS = {"_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch")}
 
 
@@ -143,10 +143,12 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         if node.op == "null":
             continue
         kind = first_name(node.op, rule)
+        if kind == "Custom":  # code of the user's, under the name that he registered it with
+            kind = f"Custom:{node.attrs.get('op_type', '')}"
         attrs = {
             name: literal(text)
             for name, text in node.attrs.items()
-            if name not in IRRELEVANT and not (name.startswith("__") and name.endswith("__"))
+            if name not in IRRELEVANT and not (kind.startswith("Custom:") and name == "op_type") and not (name.startswith("__") and name.endswith("__"))
         }
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
             attrs[name] = body(inner, (*scope, i, k), np_shape)

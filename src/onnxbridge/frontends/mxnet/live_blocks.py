@@ -11,21 +11,38 @@ from onnxbridge.frameworks import mxnet
 from onnxbridge.frontends.mxnet import graph_reader
 
 
+_CLASSES = ("Block", "BaseModule", "Symbol")
+
+
 def is_live(source: Any) -> bool:
     """Whether this is an MXNet object, checked without importing MXNet."""
     first = source[0] if isinstance(source, (tuple, list)) and source else source
-    return any(k.__module__.startswith("mxnet.") and k.__name__ in ("HybridBlock", "Symbol") for k in type(first).__mro__)
+    return any(k.__module__.startswith("mxnet.") and k.__name__ in _CLASSES for k in type(first).__mro__)
 
 
 def export(source: Any, inputs: Any, folder: Path) -> tuple[Path, Path]:
-    """Save a block, a symbol, or a symbol with dictionaries of its parameters.
+    """Save a block, a module, a symbol, or a symbol with dictionaries of its parameters.
 
     Raises:
-        UsageError: if a block was never run and `inputs` does not give its shapes.
+        UsageError: if a block was never run and `inputs` does not give its shapes, cannot be run as a symbol, or a module has
+            no parameters.
     """
     mx = mxnet()
     symbol, params = folder / "net-symbol.json", folder / "net-0000.params"
     first, *rest = source if isinstance(source, (tuple, list)) else (source,)
+    if isinstance(first, mx.gluon.SymbolBlock):  # its own `export` has the parameters after the first run only
+        rest = [{name: p.data() for name, p in first.collect_params().items()}]
+        first = first._cached_graph[1]
+    elif isinstance(first, mx.mod.BaseModule):
+        if not (first.binded and first.params_initialized):
+            raise UsageError("the module has no parameters yet: call its bind and init_params, or load a checkpoint")
+        rest = list(first.get_params())
+        first = first.symbol
+    elif isinstance(first, mx.gluon.Block) and not isinstance(first, mx.gluon.HybridBlock):
+        raise UsageError(
+            f"{type(first).__name__} is a gluon.Block, whose Python code is run at each call: derive it from gluon.HybridBlock "
+            "(nn.HybridSequential for nn.Sequential), write hybrid_forward, and call hybridize()"
+        )
     if hasattr(first, "hybridize"):
         if not first._cached_graph:
             first.hybridize()

@@ -54,11 +54,12 @@ def creating_operator(array: Array) -> tuple[str, dict[str, Any]] | None:
 
 def stored_dtype(array: Array) -> np.dtype[Any]:
     """The floating-point dtype that an array of integers or bools is stored in; its own if none is exact."""
-    if array.dtype.kind not in "iub":
-        return array.dtype
+    own: np.dtype[Any] = array.dtype
+    if own.kind not in "iub":
+        return own
     if array.dtype.kind == "b" or not array.size or max(abs(int(array.min())), abs(int(array.max()))) <= 1 << 24:
         return np.dtype(np.float32)
-    return np.dtype(np.float64) if _is_exact(array) else array.dtype
+    return np.dtype(np.float64) if _is_exact(array) else own
 
 
 def _is_exact(array: Array) -> bool:

@@ -26,9 +26,9 @@ def merge_biases(nodes: list[dict[str, Any]], heads: Iterable[int]) -> None:
 
 
 def _has_no_bias(node: dict[str, Any]) -> bool:
-    return node["op"] == "FullyConnected" and node["attrs"].get("no_bias") == "True"
+    return bool(node["op"] == "FullyConnected" and node["attrs"].get("no_bias") == "True")
 
 
 def _is_vector(node: dict[str, Any], size: str) -> bool:
     """Whether a node is a parameter of this one size."""
-    return node["op"] == "null" and node["attrs"].get("__shape__") == f"({size},)"
+    return bool(node["op"] == "null" and node["attrs"].get("__shape__") == f"({size},)")

@@ -46,7 +46,8 @@ def _parts(sym, weight, order, size, directions):
 
 def _computed_part(sym, weight, order, size, direction):
     """The vector of one direction of a weight that is only known at run time."""
-    part = sym.Reshape(sym.slice_axis(weight, axis=0, begin=direction, end=direction + 1), shape=(-1,) if rank(weight) == 2 else (-3, -2))
+    own = sym.slice_axis(weight, axis=0, begin=direction, end=direction + 1)
+    part = sym.Reshape(own, shape=(-1,) if rank(weight) == 2 else (-3, -2))
     count = 2 * len(order) if rank(weight) == 2 else len(order)
     rows = [half + g for half in range(0, count, len(order)) for g in order]
     gates = [sym.Reshape(sym.slice_axis(part, axis=0, begin=g * size, end=(g + 1) * size), shape=(-1,)) for g in rows]

@@ -57,7 +57,7 @@ def stored_dtype(array: Array) -> np.dtype[Any]:
     own: np.dtype[Any] = array.dtype
     if own.kind not in "iub":
         return own
-    if own.kind == "b" or not array.size or max(abs(int(array.min())), abs(int(array.max()))) <= 1 << 24:
+    if array.dtype.kind == "b" or not array.size or max(abs(int(array.min())), abs(int(array.max()))) <= 1 << 24:
         return np.dtype(np.float32)
     return np.dtype(np.float64) if _is_exact(array) else own
 

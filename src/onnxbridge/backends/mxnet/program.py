@@ -22,8 +22,10 @@ from onnxbridge.hub.ir import fold, graph_reader, provenance
 from onnxbridge.hub.ir.trainable import is_trained
 from onnxbridge.hub.passes import infer_static_operands
 from onnxbridge.lowering import Body, Call, Ref, Target, lower, resolve
+from onnxbridge.rules import Rule
 
 Array = np.ndarray[Any, Any]
+_ON_BITS = frozenset({"BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Cast", "Identity", "Where"})
 DIRECTION = "ONNX to MXNet"
 _TRANSPOSED = re.compile(r"\.transpose(_\d+)?$")
 """The suffix that the frontends give to the transpose of a weight."""
@@ -74,6 +76,8 @@ def _convert(model: ir.Model) -> MXNetModel:
     lower([graph_reader.call_of(n) for n in nodes], rule, values, target)
     heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
+        if v.dtype == ir.DataType.UINT64:
+            raise ConversionError(DIRECTION, [Problem(f"the output {v.name}", "MXNet does not compute with uint64", "", ())])
         heads.append(target.output(v, result, heads))
     inputs, outputs = (tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs))
     symbol = target.writer.symbol(heads)
@@ -153,7 +157,7 @@ class _SymbolTarget(Target):
         return made
 
     def _parameter(self, value: ir.Value, array: Array, name: str) -> Value:
-        """A parameter under the source's name and in its shape; factors of products only are stored as MXNet's layers do."""
+        """A parameter under the source's name; a matrix that is only a right factor is stored transposed, as MXNet's layers do."""
         assert value.const_value is not None
         viewed = provenance.view_of(value.const_value)
         if viewed is not None:
@@ -189,6 +193,12 @@ class _SymbolTarget(Target):
         if not isinstance(result, Value):
             result = self.writer.literal(np.asarray(result))
         return replace(result, dtype=_dtype(key), shape=_shape(key), sizes=fold.known_elements(key))
+
+    def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
+        """MXNet has no uint64: as an intermediate value it is an int64 with the same bits, for operators that only see bits."""
+        if call.op not in _ON_BITS and any(isinstance(a, Value) and a.dtype == np.uint64 for a in args):
+            raise Unsupported("MXNet does not compute with uint64")
+        return super().apply(rule, call, args, attrs)
 
     def decompose(self, call: Call) -> Body | None:
         inferred = infer_static_operands.infer(call)

@@ -35,8 +35,10 @@ STATES = {"BatchNorm": (3, 4)}
 
 @dataclass(eq=False)
 class Graph:
-    """The nodes of a symbol or of one of its subgraphs. `captured` are the variables of a subgraph for entries of the outer
-    graph, `written` the nodes of constants."""
+    """The nodes of a symbol or of one of its subgraphs.
+
+    `captured` are the variables of a subgraph for entries of the outer graph, `written` the nodes of constants.
+    """
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     captured: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -58,8 +60,9 @@ class Subgraph:
 class Value:
     """One output of a node. `shape` has ints, names and None, or is None if unknown.
 
-    `graph` is where its node is; a constant has none until it is used. `sizes` are the known elements of an integer
-    vector: ints, names of dynamic sizes, and None.
+    `graph` is where its node is; a constant has none until it is used.
+    `sizes` are the known elements of an integer vector: ints, names of dynamic sizes,
+    and None.
     """
 
     node: int | None
@@ -296,10 +299,6 @@ class Writer:
 
     def _copy(self, value: Any) -> Value:
         value = value if isinstance(value, Value) else self.literal(np.asarray(value))
-        made: Value = self._copy_of(value)
-        return made
-
-    def _copy_of(self, value: Value) -> Value:
         made: Value = self.call("_copy", value)
         return replace(made, dtype=value.dtype, shape=value.shape)
 

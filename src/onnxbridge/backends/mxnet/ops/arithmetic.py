@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import cast, is_float, within
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, is_float, within
 from onnxbridge.errors import Unsupported
 
 UNARY = {
@@ -89,17 +92,38 @@ def pow_(sym, X, Y):
 @rule("Mod")
 def mod(sym, A, B, *, fmod=0):
     """With `fmod` the remainder has the sign of the dividend. The remainder of a division by zero is NaN, in MXNet 0."""
-    if not fmod and is_float(A):
-        raise Unsupported("MXNet does not support fmod=0 for floats")
     if not fmod:
-        return sym._npi_mod(A, B)
+        rest = sym._npi_mod(A, B)
+        return sym._npi_where(B, rest, np.full((), np.nan, A.dtype)) if is_float(A) else rest
     rest = sym._npi_multiply(sym.sign(A), sym._npi_mod(sym.abs(A), sym.abs(B)))
     return sym._npi_where(B, rest, np.full((), np.nan, A.dtype)) if is_float(A) else rest
 
 
 @rule("Where")
 def where(sym, condition, X, Y):
-    return sym._npi_where(condition, X, Y)
+    shape = sym.expected[0] if sym.expected else None
+    if shape is None or len(shape) <= MAX_WHERE_DIMS:
+        return sym._npi_where(condition, X, Y)
+    groups = _common_groups([v.shape for v in (condition, X, Y)], shape)
+    parts = [sym.Reshape(v, shape=g) for v, g in zip((condition, X, Y), groups, strict=True)]
+    for part, v in zip(parts, (condition, X, Y), strict=True):
+        part.dtype = v.dtype
+    return sym.Reshape(sym._npi_where(*parts), shape=shape)
+
+
+MAX_WHERE_DIMS = 5
+
+
+def _common_groups(shapes, full):
+    """The shapes with neighboring dimensions merged where each operand has both, or neither."""
+    if not all(s is not None and all(isinstance(d, int) for d in s) for s in (*shapes, full)):
+        raise Unsupported(f"more than {MAX_WHERE_DIMS} dimensions of dynamic size")
+    aligned = [(1,) * (len(full) - len(s)) + tuple(s) for s in shapes]
+    kinds = [[s[i] == full[i] for s in aligned] for i in range(len(full))]
+    starts = [i for i in range(len(full)) if not i or kinds[i] != kinds[i - 1]]
+    if len(starts) > MAX_WHERE_DIMS:
+        raise Unsupported(f"broadcasting over more than {MAX_WHERE_DIMS} dimensions")
+    return [tuple(math.prod(s[a:b]) for a, b in itertools.pairwise([*starts, len(full)])) for s in aligned]
 
 
 @rule("IsInf")
@@ -113,12 +137,19 @@ def is_inf(sym, X, *, detect_negative=1, detect_positive=1):
 
 @rule("BitShift")
 def bit_shift(sym, X, Y, *, direction):
-    power = sym._npi_power(sym._plus_scalar(sym.ones_like(Y), scalar=1), Y)
-    if X.dtype.itemsize < 8 and direction == "RIGHT":
-        return sym.broadcast_div(X, power)
+    """Shifts to the right are logical: the sign of a 64-bit integer, which stands for its highest bit, is shifted apart."""
+    wide = X.dtype.itemsize == 8
+    two = np.array(2, np.int64 if wide else Y.dtype)
+    power = sym._npi_power(sym._npi_multiply(sym.ones_like(Y), two), Y)
     if direction == "LEFT":
         return sym._npi_multiply(X, power)
-    raise Unsupported("shifts of 64-bit integers")
+    if not wide:
+        return sym.broadcast_div(X, power)
+    rest = sym.broadcast_div(sym._npi_bitwise_and(X, np.array(2**63 - 1)), power)
+    top = sym._npi_power(sym._npi_multiply(sym.ones_like(Y), two), sym._npi_subtract(np.array(63), Y))
+    negative = sym._npi_less_scalar(X, scalar=0, is_int=True)
+    negative.dtype = BOOL
+    return sym._npi_add(rest, sym._npi_multiply(cast(sym, negative, np.int64), top))
 
 
 @rule("Cast")
@@ -133,6 +164,9 @@ def cast_like(sym, input, target_type, *, saturate=1, round_mode="up"):
 
 def _to(sym, input, to):
     dtype = np.dtype(ir.DataType(to).numpy())
+    integers = input.dtype.kind in "iu" and dtype.kind in "iu"
+    if np.uint64 in (dtype, input.dtype) and integers and (dtype.kind == "i" or input.dtype.itemsize == 8):
+        return sym.Cast(input, dtype=np.dtype(np.int64) if dtype == np.uint64 else dtype)  # int64 with the same bits
     if dtype.name not in ("float16", "float32", "float64", "uint8", "int8", "int32", "int64", "bool", "bfloat16"):
         raise Unsupported(f"MXNet cannot cast to {dtype.name}")
     return cast(sym, input, dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.control import foreach
 from onnxbridge.backends.mxnet.ops.shape import squeeze
-from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, sliced, without_bool
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Int
 
@@ -19,7 +22,7 @@ def gather(sym, data, indices, *, axis=0):
     if known is not None and known.ndim == 0:
         index = int(known)
         row = sliced(sym, data, axis, index, index + 1 if index != -1 else None)
-        return squeeze(sym, _shaped(row, tuple(1 if i == axis else d for i, d in enumerate(data.shape))), (axis,))
+        return squeeze(sym, typed(row, data.dtype, tuple(1 if i == axis else d for i, d in enumerate(data.shape))), (axis,))
     if axis == 0 and _is_embedding(sym, data):
         rows, width = data.shape
         y = sym.Embedding(indices, data, input_dim=rows, output_dim=width, dtype=data.dtype)
@@ -27,13 +30,8 @@ def gather(sym, data, indices, *, axis=0):
         return y
     y = without_bool(sym, lambda d: sym.take(d, indices, axis=axis, mode="wrap"), data)
     if indices.shape == () and not sym.np_shape:  # the index has a dimension then
-        y = squeeze(sym, _shaped(y, (*data.shape[:axis], 1, *data.shape[axis + 1 :])), (axis,))
+        y = squeeze(sym, typed(y, data.dtype, (*data.shape[:axis], 1, *data.shape[axis + 1 :])), (axis,))
     return y
-
-
-def _shaped(value, shape):
-    value.shape = shape
-    return value
 
 
 def _is_embedding(sym, data):
@@ -61,12 +59,12 @@ def _last_first(count):
 def _coordinates(sym, indices, axis, size):
     """The coordinates of each element of `indices`, with the index as the coordinate along `axis`: [rank, ...]."""
     sizes = fixed(indices)
-    along = sym._npi_where(sym._npi_less_scalar(indices, scalar=0), sym._plus_scalar(indices, scalar=size), indices)
-    along.dtype = indices.dtype
-    along = cast(sym, along, np.int64)
+    wide = cast(sym, indices, np.int64)
+    negative = typed(sym._npi_less_scalar(wide, scalar=0, is_int=True), BOOL)
+    along = typed(sym._npi_add(wide, sym._npi_multiply(cast(sym, negative, np.int64), np.array([size]))), np.int64)
     own = np.indices(sizes)[:, None].astype(np.int64)
     rows = [sym.expand_dims(along, axis=0) if i == axis else sym.constant(own[i]) for i in range(len(sizes))]
-    return sym.Concat(*rows, dim=0) if len(rows) > 1 else rows[0]
+    return typed(sym.Concat(*rows, dim=0) if len(rows) > 1 else rows[0], np.int64, (len(rows), *sizes))
 
 
 @rule("GatherElements")
@@ -76,16 +74,43 @@ def gather_elements(sym, data, indices, *, axis=0):
     return without_bool(sym, lambda d: sym.gather_nd(d, coordinates), data)
 
 
+_COMBINED = {"mul": "_npi_multiply", "max": "_npi_maximum", "min": "_npi_minimum"}
+
+
 def _scattered(sym, data, updates, coordinates, reduction):
     """The data with updates at their coordinates."""
-    if data.dtype == BOOL or reduction not in ("none", "add"):
-        raise Unsupported(f"reduction={reduction!r} of {data.dtype}")
+    if data.dtype == BOOL:
+        if reduction != "none":
+            raise Unsupported(f"reduction={reduction!r} of bool")
+        wide = [cast(sym, v, np.uint8) for v in (data, updates)]
+        return cast(sym, typed(_scattered(sym, *wide, coordinates, reduction), np.uint8), BOOL)
     shape = fixed(data)
     if reduction == "add":
         return sym._npi_add(data, sym._backward_gather_nd(updates, coordinates, shape=shape))
+    if reduction in _COMBINED:
+        return _combined(sym, data, updates, coordinates, _COMBINED[reduction])
     ones = sym.ones_like(updates)
     has_update = sym.scatter_nd(ones, coordinates, shape=shape)
     return sym._npi_where(has_update, sym.scatter_nd(updates, coordinates, shape=shape), data)
+
+
+def _combined(sym, data, updates, coordinates, op):
+    """One update after the other, since several may have the same coordinates."""
+    shape = fixed(data)
+    indexed = fixed(coordinates, [0])[0]
+    rows, width = math.prod(shape[:indexed]), math.prod(shape[indexed:])
+    strides = np.array([math.prod(shape[i + 1 : indexed]) for i in range(indexed)], np.int64)
+    flat = typed(sym.Reshape(cast(sym, coordinates, np.int64), shape=(indexed, -1)), np.int64)
+    positions = typed(sym._np_sum(sym._npi_multiply(flat, strides[:, None]), axis=(0,), keepdims=False), np.int64, (None,))
+    items = [positions, typed(sym.Reshape(updates, shape=(-1, width)), data.dtype, (None, width))]
+    table = typed(sym.Reshape(data, shape=(rows, width)), data.dtype, (rows, width))
+
+    def step(position, update, state):
+        here = typed(sym._npi_equal(position, np.arange(rows, dtype=np.int64)[:, None]), BOOL)
+        return (typed(sym._npi_where(here, sym.call(op, state, update), state), data.dtype, (rows, width)),)
+
+    _, (found,) = foreach(sym, step, items, [table])
+    return sym.Reshape(found, shape=shape)
 
 
 @rule("ScatterElements")
@@ -98,7 +123,9 @@ def scatter_elements(sym, data, indices, updates, *, axis=0, reduction="none"):
 def scatter_nd(sym, data, indices, updates, *, reduction="none"):
     sizes = np.array(fixed(data)[: fixed(indices, [-1])[0]], indices.dtype)
     inside = sym._npi_mod(indices, sizes)
-    return _scattered(sym, data, updates, sym.transpose(inside, axes=_last_first(rank(indices))), reduction)
+    order = _last_first(rank(indices))
+    shape = None if None in (indices.shape or (None,)) else tuple(indices.shape[a] for a in order)
+    return _scattered(sym, data, updates, typed(sym.transpose(inside, axes=order), indices.dtype, shape), reduction)
 
 
 @rule("OneHot")
@@ -122,16 +149,29 @@ def topk(sym, X, K: Int, *, axis=-1, largest=1, sorted=1):
 
 
 @rule("CumSum")
-def cumsum(sym, x, axis: Int, *, exclusive=0, reverse=0):
-    axis %= rank(x)
+def cumsum(sym, x, axis, *, exclusive=0, reverse=0):
+    """Along an axis that is only known at run time, the sums along all axes are computed."""
+    if axis.array is None:
+        wrapped = typed(sym._npi_mod(axis, np.array(rank(x), axis.dtype)), axis.dtype)
+        found = _cumulated(sym, x, 0, exclusive, reverse)
+        for a in range(1, rank(x)):
+            chosen = typed(sym._npi_equal(wrapped, np.array(a, axis.dtype)), BOOL)
+            found = typed(sym._npi_where(chosen, _cumulated(sym, x, a, exclusive, reverse), found), x.dtype)
+        return found
+    return _cumulated(sym, x, int(axis.array.reshape(-1)[0]) % rank(x), exclusive, reverse)
+
+
+def _cumulated(sym, x, axis, exclusive, reverse):
     flipped = sym.reverse(x, axis=(axis,)) if reverse else x
     total = sym.cumsum(flipped, axis=axis)
     total = sym._npi_subtract(total, flipped) if exclusive else total
-    return sym.reverse(total, axis=(axis,)) if reverse else total
+    return typed(sym.reverse(total, axis=(axis,)) if reverse else total, x.dtype)
 
 
 @rule("Trilu")
 def trilu(sym, input, k: Int | None = None, *, upper=1):
+    if 0 in input.shape:
+        return input
     if not upper:
         return without_bool(sym, lambda v: sym._npi_tril(v, k=k or 0), input)
     rows, columns = fixed(input, [-2, -1])
@@ -148,5 +188,59 @@ def reverse_sequence(sym, input, sequence_lens, *, batch_axis=1, time_axis=0):
 
 
 @rule("Range")
-def range_(sym, start: Array, limit: Array, delta: Array):
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+def range_(sym, start, limit, delta):
+    """The declared size says how many elements there are, where that is only known at run time."""
+    numbers = [None if v.array is None else v.array.item() for v in (start, limit, delta)]
+    if None not in numbers:
+        return np.arange(*numbers).astype(start.dtype)
+    (size,) = sym.expected[0] if sym.expected and sym.expected[0] else (None,)
+    if not isinstance(size, int):
+        raise Unsupported("input 'limit' must be known when converting", "make it a constant, or give the input a fixed shape")
+    steps = sym._npi_multiply(np.arange(size).astype(start.dtype), delta)
+    return sym._npi_add(start, steps)
+
+
+@rule("NonZero", limits="the size of the result must be declared")
+def nonzero(sym, X):
+    """The number of results must be declared: MXNet's operators need the ranks and sizes of what they compute on."""
+    shape = fixed(X)
+    flags = typed(sym.Reshape(cast(sym, _is_nonzero(sym, X), np.int32), shape=(-1,)), np.int32)
+    rows = nonzero_positions(sym, flags, math.prod(shape), _declared(sym, 1))
+    found = []
+    for i, size in enumerate(shape):
+        stride = math.prod(shape[i + 1 :])
+        whole = typed(sym.broadcast_div(rows, np.full(1, stride, np.int64)), np.int64)
+        found.append(typed(sym._npi_mod(whole, np.full(1, size, np.int64)), np.int64))
+    return sym.stack(*found, axis=0)
+
+
+def _is_nonzero(sym, x):
+    return x if x.dtype == BOOL else typed(sym._npi_not_equal(x, np.zeros(1, x.dtype)), BOOL)
+
+
+def _declared(sym, axis):
+    """The size of the result along an axis, None if it is dynamic."""
+    shape = sym.expected[0] if sym.expected else None
+    return shape[axis] if shape is not None and isinstance(shape[axis], int) else None
+
+
+def nonzero_positions(sym, flags, size, count):
+    """The positions of ones in a vector of `size` int32 flags, of which there are `count`."""
+    every = np.arange(size, dtype=np.int64)
+    if count is None:
+        raise Unsupported("a result whose size depends on values", "declare the shape of the result")
+    if count == 0:
+        return sym.literal(np.zeros(0, np.int64))
+    last = sym._npi_multiply(sym._npi_subtract(np.array([1], np.int32), flags), np.array([size], np.int32))
+    keys = typed(sym._npi_add(last, every.astype(np.int32)), np.int32)
+    return cast(sym, typed(sym.topk(keys, axis=0, k=count, ret_typ="value", is_ascend=True), np.int32), np.int64)
+
+
+@rule("Compress", limits="the size of the result must be declared")
+def compress(sym, input, condition, *, axis=None):
+    if axis is None:
+        input = typed(sym.Reshape(input, shape=(-1,)), input.dtype, (math.prod(fixed(input)),))
+    axis = 0 if axis is None else axis % rank(input)
+    (size,) = fixed(condition)
+    rows = nonzero_positions(sym, cast(sym, condition, np.int32), size, _declared(sym, axis))
+    return without_bool(sym, lambda v: sym.take(v, rows, axis=axis, mode="clip"), input)

@@ -15,7 +15,8 @@ def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5
     if training_mode:
         raise Unsupported("training_mode=1")
     inputs = (scale, B, input_mean, input_var)
-    if all(v.array is not None for v in inputs) and {v.dtype for v in inputs} == {X.dtype} and rank(X) > 1:
+    outermost = len(sym.graphs) == 1  # a subgraph has no auxiliary states of its own
+    if outermost and all(v.array is not None for v in inputs) and {v.dtype for v in inputs} == {X.dtype} and rank(X) > 1:
         return sym.BatchNorm(X, *inputs, eps=epsilon, momentum=momentum, fix_gamma=False)
     wide = (-1, *[1] * (rank(X) - 2))
     scale, shift, mean, var = (cast(sym, reshaped(sym, v, wide), X.dtype) for v in inputs)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
@@ -13,8 +10,6 @@ from onnxbridge.backends.mxnet.ops.shape import padded
 from onnxbridge.backends.mxnet.ops.types import fixed, is_float, rank, within
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
-
-MAX_OFFSETS = 64
 
 
 def _pads(x, kernel, strides, dilations, pads, auto_pad, ceil_mode):
@@ -55,20 +50,20 @@ def max_pool(
 
 
 def _dilated(sym, x, kernel, strides, dilations, pads, outside, combine):
-    """The shifted views of the input, one for each offset in a window, combined."""
+    """The shifted views of the input along each axis in turn, one for each offset in a window, combined."""
     count = len(kernel)
-    if math.prod(kernel) > MAX_OFFSETS:
-        raise Unsupported(f"dilated windows of more than {MAX_OFFSETS} elements")
     sizes = [n + a + b for n, a, b in zip(fixed(x, range(2, 2 + count)), pads[:count], pads[count:], strict=True)]
     x = padded(sym, x, [0, 0, *pads[:count], 0, 0, *pads[count:]], value=outside)
-    windows = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
-    best = None
-    for offset in itertools.product(*map(range, kernel)):
-        begin = [o * d for o, d in zip(offset, dilations, strict=True)]
-        end = [b + (w - 1) * s + 1 for b, w, s in zip(begin, windows, strides, strict=True)]
-        view = sym.slice(x, begin=(None, None, *begin), end=(None, None, *end), step=(None, None, *strides))
-        best = view if best is None else combine(best, view)
-    return best
+    for axis, (n, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        windows = (n - (k - 1) * d - 1) // s + 1
+        best = None
+        for begin in range(0, k * d, d):
+            bounds = [(begin, begin + (windows - 1) * s + 1, s) if i == axis else (None,) * 3 for i in range(count)]
+            begins, ends, steps = ((None, None, *part) for part in zip(*bounds, strict=True))
+            view = sym.slice(x, begin=begins, end=ends, step=steps)
+            best = view if best is None else combine(best, view)
+        x = best
+    return x
 
 
 @rule("AveragePool")

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, without_bool
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints, Outputs
 
@@ -46,8 +46,8 @@ def flatten(sym, input, *, axis=1):
 def transpose(sym, data, *, perm=None):
     if rank(data) < 2:
         return data
-    stored = data.constant
-    if stored is not None and stored.trained and stored.source is None and rank(data) == 2 and perm != (0, 1):
+    weight = data.constant
+    if weight is not None and weight.trained and weight.source is None and rank(data) == 2 and tuple(perm or (1, 0)) == (1, 0):
         return sym.view(data.array.T, data, transposed=True)
     return permuted(sym, data, perm if perm is not None else range(rank(data))[::-1])
 
@@ -86,9 +86,11 @@ def split(sym, input, split: Ints | None = None, *, axis=0, num_outputs=None):
 
 
 @rule("Slice")
-def slice_(sym, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None):
-    if rank(data) > MAX_DIMS:
-        raise Unsupported(f"more than {MAX_DIMS} dimensions")
+def slice_(sym, data, starts, ends, axes=None, steps=None):
+    known = [v is None or v.array is not None for v in (starts, ends, axes, steps)]
+    if not all(known):
+        return _sliced_at_run_time(sym, data, starts, axes, steps)
+    starts, ends, axes, steps = (None if v is None else v.array.reshape(-1).tolist() for v in (starts, ends, axes, steps))
     axes = range(len(starts)) if axes is None else [a % rank(data) for a in axes]
     begin, end, step = ([None] * rank(data) for _ in range(3))
     for axis, a, b, s in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
@@ -103,7 +105,75 @@ def slice_(sym, data, starts: Ints, ends: Ints, axes: Ints | None = None, steps:
             begin[axis], end[axis] = a, None if b >= 2**30 else b
         else:
             raise Unsupported("a step along an axis of dynamic size")
-    return sym.slice(data, begin=tuple(begin), end=tuple(end), step=tuple(step))
+    if rank(data) > MAX_DIMS:
+        return _sliced_by_axis(sym, data, begin, end, step)
+    return without_bool(sym, lambda v: sym.slice(v, begin=tuple(begin), end=tuple(end), step=tuple(step)), data)
+
+
+def declared(sym, name):
+    """The declared sizes of the result, which say what an input would.
+
+    Raises:
+        Unsupported: if one of them is dynamic.
+    """
+    shape = sym.expected[0] if sym.expected else None
+    if shape is None or not all(isinstance(d, int) for d in shape):
+        raise Unsupported(f"input {name!r} must be known when converting", "make it a constant, or give the input a fixed shape")
+    return shape
+
+
+def _sliced_at_run_time(sym, data, starts, axes, steps):
+    """Every axis by the positions of its elements, as many as the result has."""
+    for axis, (size, count) in enumerate(zip(fixed(data), declared(sym, "starts"), strict=True)):
+        start, step = (_for_axis(sym, v, axes, axis, rank(data), other) for v, other in ((starts, 0), (steps, 1)))
+        start = _where(sym, _less(sym, start, 0), sym._npi_add(start, np.array([size])), start)
+        highest = _where(sym, _less(sym, step, 0), np.array([size - 1]), np.array([size]))
+        start = typed(sym._npi_minimum(sym._npi_maximum(start, np.array([0])), highest), np.int64)
+        data = taken(sym, data, axis, typed(sym._npi_add(start, sym._npi_multiply(np.arange(count), step)), np.int64), count)
+    return data
+
+
+def _less(sym, x, number):
+    return typed(sym._npi_less(x, np.array([number])), BOOL)
+
+
+def _where(sym, condition, x, y):
+    return typed(sym._npi_where(condition, x, y), np.int64)
+
+
+def _for_axis(sym, values, axes, axis, count, otherwise):
+    """The element of an integer vector that is for an axis, as a vector of one; `otherwise` if there is none."""
+    if values is None:
+        return sym.literal(np.array([otherwise]))
+    values = cast(sym, values, np.int64)
+    if axes is None or axes.array is not None:
+        listed = list(range(fixed(values, [0])[0])) if axes is None else [a % count for a in axes.array.reshape(-1).tolist()]
+        if axis not in listed:
+            return sym.literal(np.array([otherwise]))
+        return typed(sliced(sym, values, 0, listed.index(axis), listed.index(axis) + 1), np.int64)
+    wrapped = typed(sym._npi_mod(cast(sym, axes, np.int64), np.array([count])), np.int64)
+    here = typed(sym._npi_equal(wrapped, np.array([axis])), BOOL)
+    gaps = _where(sym, here, sym._npi_subtract(values, np.array([otherwise])), np.array([0]))
+    total = typed(sym._np_sum(gaps, axis=(0,), keepdims=True), np.int64)
+    return typed(sym._npi_add(total, np.array([otherwise])), np.int64)
+
+
+def taken(sym, x, axis, positions, count):
+    """The elements at positions along an axis."""
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    if not count:
+        return typed(sliced(sym, x, axis, 0, 0), x.dtype, shape)
+    return typed(without_bool(sym, lambda v: sym.take(v, positions, axis=axis, mode="clip"), x), x.dtype, shape)
+
+
+def _sliced_by_axis(sym, data, begin, end, step):
+    """One axis at a time, which has no limit of dimensions."""
+    for axis, (a, b, s) in enumerate(zip(begin, end, step, strict=True)):
+        if s not in (1, None):
+            raise Unsupported(f"steps over more than {MAX_DIMS} dimensions")
+        if (a, b) not in ((None, None), (0, data.shape[axis])):
+            data = sliced(sym, data, axis, a, b)
+    return data
 
 
 @rule("Expand")
@@ -140,7 +210,11 @@ def padded(sym, x, pads, mode="constant", value=0.0):
 
 
 @rule("Pad")
-def pad(sym, data, pads: Ints, constant_value=None, axes: Ints | None = None, *, mode="constant"):
+def pad(sym, data, pads, constant_value=None, axes=None, *, mode="constant"):
+    if pads.array is None or (axes is not None and axes.array is None) or mode == "wrap":
+        return _padded_at_run_time(sym, data, pads, constant_value, axes, mode)
+    pads = pads.array.reshape(-1).tolist()
+    axes = None if axes is None else axes.array.reshape(-1).tolist()
     if mode not in ("constant", "edge", "reflect"):
         raise Unsupported(f"MXNet does not support mode={mode!r}")
     full = [0] * (2 * rank(data))
@@ -154,6 +228,35 @@ def pad(sym, data, pads: Ints, constant_value=None, axes: Ints | None = None, *,
     return found
 
 
+def _padded_at_run_time(sym, data, pads, constant_value, axes, mode):
+    """Every axis by the positions of its elements in the data."""
+    inside = None
+    count = fixed(pads, [0])[0] // 2
+    before = typed(sliced(sym, cast(sym, pads, np.int64), 0, 0, count), np.int64, (count,))
+    for axis, (size, total) in enumerate(zip(fixed(data), declared(sym, "pads"), strict=True)):
+        shift = _for_axis(sym, before, axes, axis, rank(data), 0)
+        at = typed(sym._npi_subtract(np.arange(total), shift), np.int64)
+        if mode == "wrap":
+            at = typed(sym._npi_mod(at, np.array([size])), np.int64)
+        elif mode == "reflect":
+            period = max(2 * (size - 1), 1)
+            at = typed(sym._npi_mod(at, np.array([period])), np.int64)
+            at = _where(sym, _less(sym, at, size), at, sym._npi_subtract(np.array([period]), at))
+        elif mode == "constant":
+            negative = typed(sym.negative(at), np.int64)
+            fits = sym._npi_multiply(*(cast(sym, _less(sym, x, n), np.int32) for x, n in ((at, size), (negative, 1))))
+            wide = tuple(-1 if a == axis else 1 for a in range(rank(data)))
+            fits = typed(sym.Reshape(fits, shape=wide), np.int32)
+            inside = fits if inside is None else typed(sym._npi_multiply(inside, fits), np.int32)
+        data = taken(sym, data, axis, at, total)
+    if inside is None:
+        return data
+    filler = np.zeros(1, data.dtype) if constant_value is None else constant_value
+    if data.dtype == BOOL:
+        filler = np.zeros(1, np.uint8) if constant_value is None else cast(sym, constant_value, np.uint8)
+    return without_bool(sym, lambda v: sym._npi_where(cast(sym, inside, BOOL), v, filler), data)
+
+
 @rule("Shape")
 def shape(sym, data, *, start=0, end=None):
     if not rank(data):
@@ -161,6 +264,17 @@ def shape(sym, data, *, start=0, end=None):
     sizes = sym.shape_array(data)
     first, last, _ = slice(start, end).indices(rank(data))
     return sizes if (first, last) == (0, rank(data)) else sym.slice_axis(sizes, axis=0, begin=first, end=max(first, last))
+
+
+@rule("OptionalHasElement")
+def optional_has_element(sym, input=None):
+    """Optionals are tensors here, so that it is known whether there is one."""
+    return np.array(input is not None)
+
+
+@rule("OptionalGetElement")
+def optional_get_element(sym, input):
+    return input
 
 
 @rule("Size")

@@ -52,17 +52,20 @@ def without_bool(sym, function, *inputs):
     """For operators that only move elements, some of which MXNet lacks for bools: compute on bytes."""
     if inputs[0].dtype != BOOL:
         return function(*inputs)
-    return cast(sym, _typed(function(*[cast(sym, i, np.uint8) for i in inputs]), np.uint8), BOOL)
+    return cast(sym, typed(function(*[cast(sym, i, np.uint8) for i in inputs]), np.uint8), BOOL)
 
 
-def _typed(value, dtype):
+def typed(value, dtype, shape=None):
+    """A value just written, with its dtype and, if it is needed, its shape."""
     value.dtype = np.dtype(dtype)
+    if shape is not None:
+        value.shape = shape
     return value
 
 
 def within(sym, function, dtype, *inputs):
     """Compute in another dtype, with the result in that of the first input."""
-    result = _typed(function(*[cast(sym, i, dtype) for i in inputs]), dtype)
+    result = typed(function(*[cast(sym, i, dtype) for i in inputs]), dtype)
     return cast(sym, result, inputs[0].dtype)
 
 

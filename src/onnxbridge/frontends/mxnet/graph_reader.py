@@ -148,7 +148,9 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         attrs = {
             name: literal(text)
             for name, text in node.attrs.items()
-            if name not in IRRELEVANT and not (kind.startswith("Custom:") and name == "op_type") and not (name.startswith("__") and name.endswith("__"))
+            if name not in IRRELEVANT
+            and not (kind.startswith("Custom:") and name == "op_type")
+            and not (name.startswith("__") and name.endswith("__"))
         }
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
             attrs[name] = body(inner, (*scope, i, k), np_shape)

@@ -10,7 +10,6 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frameworks import mxnet
 from onnxbridge.frontends.mxnet import graph_reader
 
-
 _CLASSES = ("Block", "BaseModule", "Symbol")
 
 

@@ -57,6 +57,8 @@ def output(node: Node, index: int) -> str:
     several = op in NUMBERED or index > 0
     if node.op in ("topk", "_npx_topk"):
         several = literal(node.attrs.get("ret_typ", "indices")) in ("both", "value")
+    if op == "_npi_unique":
+        several = any(literal(node.attrs.get(f"return_{k}", "False")) in (True, 1) for k in ("index", "inverse", "counts"))
     if op in ("_sample_multinomial", "sample_multinomial"):
         several = literal(node.attrs.get("get_prob", "False")) in (True, 1)
     if node.op in ("_foreach", "_while_loop", "_cond"):

@@ -53,18 +53,19 @@ def linalg_gelqf(op, A):
     return transposed(op, q), transposed(op, r)
 
 
-@rule("_linalg_syevd", "linalg_syevd")
+@rule("_linalg_syevd")
 def linalg_syevd(op, A):
     """A = transpose(U) diag(L) U. In each row of U the element of largest size is positive."""
     lower, below = (op.Trilu(A, op.constant(np.int64(k)), upper=0) for k in (0, -1))
     values, vectors = factorizations.eigh(op, op.Add(lower, transposed(op, below)))
-    return positive_at_largest(op, transposed(op, vectors)), values
+    rows = transposed(op, vectors)
+    return op.Mul(rows, largest_sign(op, rows)), values
 
 
-def positive_at_largest(op, rows):
-    """Rows with the sign that makes their element of largest size positive."""
+def largest_sign(op, rows):
+    """The sign of the element of largest size in each row, [..., 1]."""
     largest = op.ArgMax(op.Abs(rows), axis=-1, keepdims=1)
-    return op.Mul(rows, op.Sign(op.GatherElements(rows, largest, axis=-1)))
+    return op.Sign(op.GatherElements(rows, largest, axis=-1))
 
 
 @rule("_linalg_maketrian", "linalg_maketrian")

@@ -55,28 +55,6 @@ def unique(op, data, *, return_index=False, return_inverse=False, return_counts=
     return tuple(found) if len(found) > 1 else found[0]
 
 
-@rule("_npi_boolean_mask_assign_scalar")
-def boolean_mask_assign_scalar(op, data, mask, *, value, start_axis=0):
-    return op.Where(_aligned(op, data, mask, start_axis), _number(op, value, data), data)
-
-
-@rule("_npi_boolean_mask_assign_tensor")
-def boolean_mask_assign_tensor(op, data, mask, value, *, start_axis=0):
-    """The value is one for all, or one for each element of the mask that is true, along `start_axis`."""
-    if rank(value) == 0 or value.shape[start_axis if rank(value) > start_axis else 0] == 1:
-        return op.Where(_aligned(op, data, mask, start_axis), value, data)
-    chosen = op.Reshape(cast(op, mask, BOOL), [-1])
-    order = op.Sub(op.CumSum(op.Cast(chosen, to=INT64), op.constant(np.int64(0))), 1)
-    rows = op.Gather(value, op.Max(order, 0), axis=start_axis)
-    return op.Where(_aligned(op, data, mask, start_axis), op.Reshape(rows, op.Shape(data)), data)
-
-
-def _aligned(op, data, mask, start_axis):
-    """A mask of the dimensions from `start_axis` on."""
-    after = rank(data) - start_axis - rank(mask)
-    return op.Unsqueeze(cast(op, mask, BOOL), list(range(rank(mask), rank(mask) + after))) if after else cast(op, mask, BOOL)
-
-
 @rule("_npi_diag_indices_from")
 def diag_indices_from(op, data):
     size = data.shape[0]
@@ -111,18 +89,6 @@ def _selected(op, arr, axis, obj, start, stop, step, int_ind):
     if not isinstance(size, int):
         raise Unsupported("a slice of a dynamic size is not supported", hint="give the input a fixed shape")
     return np.arange(size)[slice(start, stop, step)]
-
-
-@rule("_npi_delete")
-def delete(op, arr, obj=None, *, start=None, stop=None, step=None, int_ind=None, axis=None):
-    arr, axis = _along(op, arr, axis)
-    chosen = _selected(op, arr, axis, obj, start, stop, step, int_ind)
-    size = op.size(arr, axis)
-    if isinstance(chosen, np.ndarray) and isinstance(size, int):
-        return op.Gather(arr, np.delete(np.arange(size), chosen), axis=axis)
-    kept = op.Expand(op.constant(np.True_), op.dims([size]))
-    chosen = op.constant(chosen)
-    return op.Compress(arr, op.ScatterElements(kept, chosen, op.Expand(op.constant(np.False_), op.Shape(chosen))), axis=axis)
 
 
 def _insert(op, arr, values, obj, val, start, stop, step, int_ind, axis):

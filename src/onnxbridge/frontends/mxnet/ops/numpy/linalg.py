@@ -7,14 +7,13 @@ import math
 import numpy as np
 
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.factorization import largest_sign
 from onnxbridge.frontends.mxnet.ops.linalg import inverse
 from onnxbridge.frontends.mxnet.ops.shape import product, sizes
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
-from onnxbridge.hub.ir.values import mark_undetermined, rank, static_shape
-
-SIGNS = "signs of the vectors are not MXNet's: they cannot be outputs of the model"
+from onnxbridge.hub.ir.values import rank, static_shape
 
 
 @rule("_npi_matmul")
@@ -101,11 +100,12 @@ def tensorsolve(op, a, b, *, a_axes=()):
     return op.Reshape(solve(op, op.Reshape(a, [rows, rows]), op.Reshape(b, [rows])), rest)
 
 
-@rule("_npi_svd", limits=SIGNS)
+@rule("_npi_svd")
 def svd(op, A):
-    """A = ut @ diag(l) @ v, for matrices with no more rows than columns."""
+    """A = ut @ diag(l) @ v, for matrices with no more rows than columns; in each row of v the largest element is positive."""
     u, values, v = factorizations.svd(op, A, full=False)
-    return mark_undetermined(op, u), values, matrix_transpose(op, mark_undetermined(op, v))
+    sign = largest_sign(op, matrix_transpose(op, v))
+    return op.Mul(u, matrix_transpose(op, sign)), values, op.Mul(matrix_transpose(op, v), sign)
 
 
 def _symmetric(op, A, UPLO):
@@ -115,10 +115,11 @@ def _symmetric(op, A, UPLO):
     return op.Add(half, matrix_transpose(op, rest))
 
 
-@rule("_npi_eigh", limits=SIGNS)
+@rule("_npi_eigh")
 def eigh(op, A, *, UPLO="L"):
+    """In each eigenvector, a column, the element of largest size is positive."""
     values, vectors = factorizations.eigh(op, _symmetric(op, A, UPLO))
-    return values, mark_undetermined(op, vectors)
+    return values, op.Mul(vectors, matrix_transpose(op, largest_sign(op, matrix_transpose(op, vectors))))
 
 
 @rule("_npi_eigvalsh")

@@ -231,19 +231,10 @@ def diagonal(op, data, *, offset=0, axis1=0, axis2=1):
 
 @rule("_npi_tril")
 def tril(op, data, *, k=0):
-    return _triangle(op, data, k, 0)
-
-
-@rule("_npi_triu")
-def triu(op, data, *, k=0):
-    return _triangle(op, data, k, 1)
-
-
-def _triangle(op, data, k, upper):
     """A vector stands for the matrix whose rows are that vector."""
     if rank(data) == 1:
         data = op.Expand(data, op.Concat(op.Shape(data), op.Shape(data), axis=0))
-    return op.Trilu(data, op.constant(np.int64(k)), upper=upper)
+    return op.Trilu(data, op.constant(np.int64(k)), upper=0)
 
 
 # padding

@@ -13,7 +13,7 @@ ALIASES = {
     "_npi_rnn_param_concat": "_rnn_param_concat", "_npi_scatter_set_nd": "_scatter_set_nd", "_npi_shuffle": "_shuffle",
     "_npi_slice": "slice", "_npi_slice_assign": "_slice_assign", "_npi_slice_assign_scalar": "_slice_assign_scalar",
     "_npi_slogdet": "_linalg_slogdet", "_npi_sort": "sort", "_npi_split": "_split_v2", "_npi_swapaxes": "SwapAxis",
-    "_npi_take": "take", "_npi_tile": "tile", "_npi_Custom": "Custom", "_npi_copyto": "_copyto",
+    "_npi_take": "take", "_npi_tile": "tile", "_npi_Custom": "Custom",
     "_npx_arange_like": "_contrib_arange_like", "_npx_cast": "Cast",
     "_npx_erf": "erf", "_npx_multibox_target": "_contrib_MultiBoxTarget", "_npx_slice": "slice", "_sparse_concat": "Concat",
     "_sparse_stop_gradient": "BlockGrad", "_sparse_ElementWiseSum": "add_n", "_sparse_broadcast_minus": "broadcast_sub",

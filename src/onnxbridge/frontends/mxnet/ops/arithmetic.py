@@ -12,7 +12,7 @@ from onnxbridge.hub.ir.values import cast, is_integer, like
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
 EXACT = {
     "abs": "Abs", "negative": "Neg", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
-    "stop_gradient": "Identity", "make_loss": "Identity", "_copyto": "Identity",
+    "stop_gradient": "Identity", "make_loss": "Identity",
 }  # fmt: skip
 FLOATING = {
     "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin", "arccos": "Acos",

@@ -157,7 +157,7 @@ class _SymbolTarget(Target):
         return made
 
     def _parameter(self, value: ir.Value, array: Array, name: str) -> Value:
-        """A parameter under the source's name; one that is only a right factor is stored transposed, as in MXNet's layers."""
+        """A parameter under the source's name. A matrix that is only a right factor is transposed, as MXNet stores it."""
         assert value.const_value is not None
         viewed = provenance.view_of(value.const_value)
         if viewed is not None:

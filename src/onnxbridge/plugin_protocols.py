@@ -125,6 +125,10 @@ class Frontend(_Plugin):
         """The source's own ONNX graph at its own opset, without any conversion; None where the source is not ONNX."""
         return None
 
+    def implied_files(self, source: Any) -> Sequence[Path]:
+        """The files that a source is read from although it does not name them, such as the parameters beside an MXNet symbol."""
+        return ()
+
     def origin(self, source: Any) -> Mapping[str, str]:
         """What the source says of its author, license, version and the tool that wrote it, by the format's own names.
 

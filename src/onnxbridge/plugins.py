@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from onnxbridge.entry_points import entry_points
@@ -28,7 +29,7 @@ from onnxbridge.plugin_protocols import Arrays, ArtifactInfo, Backend, Frontend,
 
 __all__ = [
     "Arrays", "ArtifactInfo", "Backend", "Frontend", "GROUPS", "NamedRun", "Plugin", "Reopened", "Run", "backend", "backend_name",
-    "frontend", "frontend_for", "import_modules", "installed",
+    "frontend", "frontend_for", "implied_files", "import_modules", "installed",
 ]  # fmt: skip
 
 
@@ -158,6 +159,15 @@ def frontend_for(source: Any, name: str | None = None) -> Frontend:
         f"no frontend reads a {type(source).__module__}.{type(source).__qualname__}; "
         f"name one with frontend=... ({', '.join(installed('frontend'))})"
     )
+
+
+def implied_files(source: Any) -> list[Path]:
+    """The files that a source is read from although it does not name them; none where no frontend accepts it."""
+    for name in installed("frontend"):
+        found = frontend(name)
+        if found.accepts(source):
+            return list(found.implied_files(source))
+    return []
 
 
 def import_modules(names: str | Sequence[str] | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -71,7 +72,8 @@ def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
     """Record the source in the model's metadata: files, their hashes, the framework's version."""
     from onnxbridge.hub.ir import provenance
 
-    files = [s for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
+    named = [Path(s) for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
+    files = list(dict.fromkeys([*named, *reader.implied_files(source)]))
     provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
 
 

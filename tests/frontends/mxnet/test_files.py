@@ -11,10 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import onnxbridge
 from onnxbridge.errors import LimitError, UnsafeFileError, UsageError
 from onnxbridge.formats.mxnet import read_params, read_symbol
 from onnxbridge.formats.mxnet import write_params as writer
-from onnxbridge.frontends.mxnet import frontend, output_names
+from onnxbridge.frontends.mxnet import frontend, output_names, source_files
 from onnxbridge.runtime.mxnet import python
 from tests.frontends.mxnet.build import operator, save, variable
 
@@ -235,7 +236,7 @@ def test_deeply_nested_symbols(tmp_path):
 def test_sources(tmp_path):
     files = save(tmp_path, [variable("data"), operator("relu", "r", [(0, 0)])], [(1, 0)])
     assert frontend.accepts(files) and frontend.accepts(files[0]) and frontend.accepts(str(files[0]))
-    assert not frontend.accepts(files[1]) and not frontend.accepts(str(tmp_path / "none")) and not frontend.accepts(3)
+    assert frontend.accepts(files[1]) and not frontend.accepts(str(tmp_path / "none")) and not frontend.accepts(3)
     spec = {"data": ((2, 3), "float32")}
     for source in (files, files[0], (files[0], None)):
         assert [o.name for o in frontend.to_hub(source, spec).graph.outputs] == ["r_output"]
@@ -261,3 +262,59 @@ def test_shapes_of_inputs(tmp_path):
 def test_reading_imports_no_mxnet():
     code = "import sys, onnxbridge.frontends.mxnet, onnxbridge.backends.mxnet; sys.exit('mxnet' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def relu(folder, name, *params):
+    """A symbol named `name`, with parameter files."""
+    symbol, values = save(folder, [variable("data"), operator("relu", "r", [(0, 0)])], [(1, 0)])
+    symbol = symbol.rename(folder / f"{name}-symbol.json")
+    content = values.read_bytes()
+    values.unlink()
+    for each in params:
+        (folder / each).write_bytes(content)
+    return symbol
+
+
+def test_prefixes(tmp_path):
+    symbol = relu(tmp_path, "resnet", "resnet-0005.params", "resnet-0012.params")
+    five, twelve = (tmp_path / f"resnet-{n}.params" for n in ("0005", "0012"))
+    for source, params in (
+        ("resnet-0005", five), ("resnet-0012", twelve), ("resnet-0012.params", twelve), (("resnet", 5), five),
+        (("resnet-symbol.json", 12), twelve), (("resnet", twelve), twelve), (("resnet", None), None),
+    ):  # fmt: skip
+        first, *rest = source if isinstance(source, tuple) else (source,)
+        given = (str(tmp_path / first), *rest) if rest else str(tmp_path / first)
+        assert source_files.files_of(given) == (symbol, params), source
+        assert frontend.accepts(given)
+    for name in ("resnet", "resnet-symbol.json"):
+        assert frontend.accepts(tmp_path / name)
+        with pytest.raises(UsageError, match=r"several parameter files match .* with the epoch: .*resnet-0012$"):
+            source_files.files_of(tmp_path / name)
+    with pytest.raises(UsageError, match=r"resnet-0007\.params: no such file; the epochs of resnet are 5, 12"):
+        source_files.files_of((tmp_path / "resnet", 7))
+    twelve.unlink()
+    assert source_files.files_of(tmp_path / "resnet") == source_files.files_of(symbol) == (symbol, five)
+    assert source_files.files_of(tmp_path / "other") is None and source_files.files_of(tmp_path / "resnet-0012") is None
+
+
+def test_symbols_of_buckets_share_parameters(tmp_path):
+    symbol = relu(tmp_path, "lm-5", "lm-0001.params")
+    assert source_files.files_of(symbol) == source_files.files_of(tmp_path / "lm-5") == (symbol, tmp_path / "lm-0001.params")
+    (tmp_path / "lm-5-0002.params").write_bytes((tmp_path / "lm-0001.params").read_bytes())
+    assert source_files.files_of(symbol) == (symbol, tmp_path / "lm-5-0002.params")
+
+
+def test_parameters_without_a_symbol(tmp_path):
+    relu(tmp_path, "net", "weights.params")
+    (tmp_path / "net-symbol.json").unlink()
+    with pytest.raises(UsageError, match="has parameters only, as block.save_parameters writes them"):
+        onnxbridge.convert(tmp_path / "weights.params", to="onnx")
+
+
+def test_files_of_a_prefix_are_not_overwritten(tmp_path, monkeypatch):
+    relu(tmp_path, "net", "net-0000.params")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="source"):
+        onnxbridge.convert("net", to="mxnet", inputs="data:float32[2,3]", output="net", force=True, verify=False)
+    model = onnxbridge.convert("net", to="onnx", inputs="data:float32[2,3]", verify=False).model
+    assert {p.key: p.value for p in model.metadata_props}["onnxbridge.source"] == "net-symbol.json, net-0000.params"

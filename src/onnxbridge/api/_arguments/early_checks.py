@@ -46,7 +46,7 @@ def target_of(to: str | None, output: str | os.PathLike[str] | None) -> str:
 
 
 def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:
-    """The files and folders that a source is read from, its external data and a factory's module included."""
+    """The files and folders that a source is read from: external data, a factory's module and implied files included."""
     found: list[Path] = []
     for part in source if isinstance(source, (tuple, list)) else [source]:
         if not isinstance(part, (str, os.PathLike)):
@@ -55,6 +55,9 @@ def source_files(source: Any, hub: ir.Model | None = None) -> list[Path]:
             found.append(Path(part))
         elif isinstance(part, str) and ":" in part:
             found += _module_file(part.partition(":")[0])
+    given = tuple(part for part in source if part is not None) if isinstance(source, (tuple, list)) else source
+    implied = plugins.implied_files(given[0] if isinstance(given, tuple) and len(given) == 1 else given)
+    found += [path for path in implied if path not in found]
     if hub is not None and found:
         from onnxbridge.hub.io.onnx_files import EXTERNAL_FILES
 

@@ -12,25 +12,24 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import MissingFrameworkError, OnnxbridgeError, UsageError
+from onnxbridge.errors import MissingFrameworkError, UsageError
 from onnxbridge.formats.mxnet import read_params as params_file
 from onnxbridge.formats.mxnet import read_symbol
 from onnxbridge.frontends.mxnet import graph_reader, live_blocks, reference_symbol
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.source_files import Files, files_of
 from onnxbridge.hub.io.detect_format import detect_format
 from onnxbridge.plugin_protocols import Arrays, Frontend, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
 
-Files = tuple[Path, Path | None]
-_SUFFIX = "-symbol.json"
 _PARTS = 8
 """The runs in which intermediate values are shown."""
 
 
 class MXNet(Frontend):
-    """The frontend. A source is the path of a symbol, a pair of paths (symbol, params), a live block, or a live symbol, alone
-    or in a tuple with its parameters.
+    """The frontend. A source is what `source_files.files_of` takes, a live block or module, or a live symbol, alone or in a tuple
+    with its parameters.
     """
 
     name = "mxnet"
@@ -44,13 +43,10 @@ class MXNet(Frontend):
     def accepts(self, source: Any) -> bool:
         if live_blocks.is_live(source):
             return True
-        first = source[0] if isinstance(source, (tuple, list)) and len(source) == 2 else source
-        if not isinstance(first, (str, os.PathLike)):
-            return False
         try:
-            return detect_format(first) == "mxnet-symbol"
-        except OnnxbridgeError:
-            return False
+            return files_of(source) is not None or _has_parameters_only(source)
+        except UsageError:  # it is one, but which files belong together is not clear
+            return True
 
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
         """The source as a hub model.
@@ -64,11 +60,15 @@ class MXNet(Frontend):
             auxiliary = _auxiliary(files)
         return graph_reader.hub_model(graph, values, graph_reader.specs_of(graph, values, inputs, dynamic), auxiliary)
 
+    def implied_files(self, source: Any) -> Sequence[Path]:
+        files = None if live_blocks.is_live(source) else files_of(source)
+        return [path for path in files or () if path is not None]
+
     def origin(self, source: Any) -> dict[str, str]:
         if live_blocks.is_live(source):
             return {}
-        first = source[0] if isinstance(source, (tuple, list)) else source
-        version = read_symbol.mxnet_version(read_symbol.read(first))
+        with _files(source, None) as files:
+            version = read_symbol.mxnet_version(read_symbol.read(files[0]))
         return {"mxnet_version": version} if version else {}
 
     def runs_here(self) -> bool:
@@ -88,6 +88,11 @@ class MXNet(Frontend):
             for name, value in found.items():
                 see(name, value)
         return True
+
+
+def _has_parameters_only(source: Any) -> bool:
+    """Whether a file has parameters, and no symbol is beside it."""
+    return isinstance(source, (str, os.PathLike)) and os.path.isfile(source) and detect_format(source) == "mxnet-params"
 
 
 def _runs(
@@ -121,27 +126,15 @@ def _files(source: Any, inputs: Any) -> Iterator[Files]:
     if live_blocks.is_live(source):
         with tempfile.TemporaryDirectory() as folder:
             yield live_blocks.export(source, inputs, Path(folder))
-    elif isinstance(source, (tuple, list)):
-        yield Path(source[0]), Path(source[1]) if source[1] is not None else None
-    else:
-        yield Path(source), _params_of(Path(source))
-
-
-def _params_of(path: Path) -> Path | None:
-    """The parameter file of a symbol by MXNet's naming, or None.
-
-    Raises:
-        UsageError: if there are several.
-    """
-    if not path.name.endswith(_SUFFIX):
-        return None
-    stem = path.name.removesuffix(_SUFFIX)
-    found = sorted(p for p in path.parent.iterdir() if p.name.startswith(stem + "-") and p.name.endswith(".params"))
-    found = [p for p in found if p.name[len(stem) + 1 : -len(".params")].isdigit()]
-    if len(found) > 1:
-        shown = ", ".join(p.name for p in found[:6])
-        raise UsageError(f"{path}: several parameter files match ({shown}); pass the pair (symbol, params)")
-    return found[0] if found else None
+        return
+    files = files_of(source)
+    if files is None:
+        raise UsageError(
+            f"{source}: has parameters only, as block.save_parameters writes them; the network is the Python class of the block. "
+            "In the environment that has MXNet, make the block, call its load_parameters with this file and export(PREFIX), and "
+            "convert PREFIX; or give the block itself to onnxbridge.convert there"
+        )
+    yield files
 
 
 frontend = MXNet()

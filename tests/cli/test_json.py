@@ -18,7 +18,7 @@ from onnxbridge.api._arguments.early_checks import target_of
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.reports import dumps
-from onnxbridge.runtime.mxnet.client import VARIABLE
+from onnxbridge.runtime.mxnet.environment import VARIABLE
 
 
 def both(cli, tmp_path, *args):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shlex
+import sys
 from importlib import metadata
 from typing import Any
 
@@ -23,13 +26,20 @@ FRAMEWORKS = {
 
 @click.command("doctor")
 @click.option("--compile", "compiles", is_flag=True, help="Compile all of the executor's kernels now and cache them.")
+@click.option("--setup-mxnet", is_flag=True, help="Make the environment in which MXNet runs, by two commands that are shown.")
+@click.option("--yes", is_flag=True, help="With --setup-mxnet: do not ask before they are run.")
 @options.json
-def command(compiles: bool, as_json: bool) -> None:
+def command(compiles: bool, setup_mxnet: bool, yes: bool, as_json: bool) -> None:
     """Show which frameworks are installed, their versions, and the devices that ONNX Runtime can use.
 
     The bundled executor compiles a kernel when a model first needs it, and caches it on disk. `--compile` compiles all kernels
     now, for example in a container image.
+
+    MXNet is retired and cannot be installed beside current frameworks. `--setup-mxnet` makes an environment for it in the user's
+    data folder, where `convert` and `verify` find it.
     """
+    if setup_mxnet:
+        _setup_mxnet(yes)
     if compiles:
         from onnxbridge.runtime.executor.kernels.compile import compile_all
 
@@ -45,6 +55,23 @@ def command(compiles: bool, as_json: bool) -> None:
         shell.say(f"{'ok' if f['ok'] else '--':2} {name:12} {f['version'] or f['hint']}  ({f['purpose']})")
     shell.say(f"   devices      {', '.join(found['devices'])}")
     shell.say(_code(found["native_code"]))
+
+
+def _setup_mxnet(yes: bool) -> None:
+    """Show the commands that make MXNet's environment, and run them after a confirmation."""
+    from onnxbridge.errors import UsageError
+    from onnxbridge.runtime.mxnet import environment
+
+    folder = environment.folder()
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder}: already exists; remove it to make MXNet's environment again")
+    for command in environment.commands(folder):
+        click.echo(shlex.join(command), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("--setup-mxnet asks before it runs these commands; without a terminal, confirm them by --yes")
+        click.confirm("Run them?", default=True, abort=True, err=True)
+    environment.make(folder)
 
 
 def examine() -> dict[str, Any]:

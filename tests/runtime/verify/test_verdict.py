@@ -13,7 +13,7 @@ import onnxbridge
 from onnxbridge.errors import LimitError, VerificationError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
-from onnxbridge.runtime.mxnet.client import VARIABLE
+from onnxbridge.runtime.mxnet.environment import VARIABLE
 from onnxbridge.runtime.verify import time_limit
 
 

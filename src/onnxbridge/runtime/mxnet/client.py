@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib.util
 import json
 import os
 import selectors
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,29 +16,10 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import LimitError, MissingFrameworkError, OnnxbridgeError
+from onnxbridge.runtime.mxnet.environment import INSTALL, python
 
-VARIABLE = "ONNXBRIDGE_MXNET_PYTHON"
-INSTALL = f"python3.11 -m venv mx && mx/bin/pip install mxnet==1.9.1 'numpy==1.23.5' && export {VARIABLE}=$PWD/mx/bin/python"
 SERVER = Path(__file__).with_name("server.py")
 START_SECONDS = 120.0
-
-
-def python() -> str:
-    """The interpreter that has MXNet: that in ONNXBRIDGE_MXNET_PYTHON, otherwise this one if it has MXNet.
-
-    Raises:
-        MissingFrameworkError: if there is neither.
-    """
-    named = os.environ.get(VARIABLE, "")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise MissingFrameworkError(f"{VARIABLE} names {named!r}, which is not executable; install MXNet with: {INSTALL}")
-        return named
-    if importlib.util.find_spec("mxnet") is not None:
-        return sys.executable
-    raise MissingFrameworkError(
-        f"running an MXNet model needs MXNet 1.9.1 in an environment of its own (converting one does not): {INSTALL}"
-    )
 
 
 class Service:
@@ -109,7 +88,7 @@ class Service:
         try:
             self._exchange({"do": "ping"}, START_SECONDS)
         except OnnxbridgeError as e:
-            raise MissingFrameworkError(f"{self.interpreter} cannot import MXNet; install it with: {INSTALL}") from e
+            raise MissingFrameworkError(f"{self.interpreter} cannot import MXNet: {INSTALL}") from e
 
     def _exchange(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         process = self._process

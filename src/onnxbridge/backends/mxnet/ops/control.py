@@ -5,6 +5,8 @@ Under np-shape semantics MXNet has no arrays without dimensions at the boundary 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
@@ -70,7 +72,7 @@ def foreach(sym, step, items, states):
         given = [_inside(sym, v, r) for v, r in zip(inner, [*rows, *states], strict=True)]
         results = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in step(*given)]
         found.extend(results)
-        ends = [_outside(sym, cast(sym, r, s.dtype)) for r, s in zip(results, states, strict=False)]
+        ends = [_outside(sym, cast(sym, _like(r, s), s.dtype)) for r, s in zip(results, states, strict=False)]
         heads = [*(_outside(sym, r) for r in results[len(states) :]), *ends]
         unused = _unused(sym, inner[count:], heads)
         if len(_unused(sym, inner[:count], heads)) == count:
@@ -96,6 +98,11 @@ def foreach(sym, step, items, states):
         value.dtype = np.dtype(np.float32) if state.dtype == BOOL else state.dtype
         ends.append(_inside(sym, value, Value(None, 0, like.dtype, like.shape)))
     return stacked, ends
+
+
+def _like(result, state):
+    """The next value of a state, which MXNet requires to have its shape."""
+    return replace(result, shape=state.shape) if result.shape is None else result
 
 
 def _row(sym, item):

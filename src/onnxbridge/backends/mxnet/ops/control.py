@@ -5,6 +5,8 @@ Under np-shape semantics MXNet has no arrays without dimensions at the boundary 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
@@ -57,10 +59,11 @@ def _after(sym, result, values):
     return result
 
 
-def foreach(sym, step, items, states):
-    """Run `step(*items, *states) -> (*states, *results)` over the first axis of the items: the last states, and all results.
+def foreach(sym, step, items, states, shapes=()):
+    """Run `step(*items, *states) -> (*states, *results)` over the first axis of the items.
 
-    Returns `_foreach`'s values: the stacked results, then the states.
+    `shapes` are those of the results of one iteration, where they are declared. Returns the stacked results of all iterations,
+    and the last states.
     """
     count, start = len(items), [_outside(sym, s) for s in states]
     rows = [_row(sym, item) for item in items]
@@ -69,8 +72,10 @@ def foreach(sym, step, items, states):
     def body(*inner):
         given = [_inside(sym, v, r) for v, r in zip(inner, [*rows, *states], strict=True)]
         results = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in step(*given)]
+        for i, shape in enumerate(shapes, len(states)):
+            results[i] = replace(results[i], shape=shape) if results[i].shape is None else results[i]
         found.extend(results)
-        ends = [_outside(sym, cast(sym, r, s.dtype)) for r, s in zip(results, states, strict=False)]
+        ends = [_outside(sym, cast(sym, _like(r, s), s.dtype)) for r, s in zip(results, states, strict=False)]
         heads = [*(_outside(sym, r) for r in results[len(states) :]), *ends]
         unused = _unused(sym, inner[count:], heads)
         if len(_unused(sym, inner[:count], heads)) == count:
@@ -96,6 +101,11 @@ def foreach(sym, step, items, states):
         value.dtype = np.dtype(np.float32) if state.dtype == BOOL else state.dtype
         ends.append(_inside(sym, value, Value(None, 0, like.dtype, like.shape)))
     return stacked, ends
+
+
+def _like(result, state):
+    """The next value of a state, which MXNet requires to have its shape."""
+    return replace(result, shape=state.shape) if result.shape is None else result
 
 
 def _row(sym, item):
@@ -153,6 +163,7 @@ def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
     count = len(v_initial)
     collected = [shape for shape, needed in zip(sym.expected[count:], used[count:], strict=True) if needed]
     bound = None if M is None or M.array is None else max(int(M.array.reshape(-1)[0]), 0)
+    shapes = [None if shape is None else shape[1:] for shape in sym.expected[count:]]
     lengths = {shape[0] for shape in collected if shape and isinstance(shape[0], int)}
     if len(lengths) == 1:  # the declared shape says how often it runs
         (bound,) = lengths
@@ -175,7 +186,7 @@ def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
         kept = [_selected(sym, running, new, old) for new, old in zip(results, states, strict=False)]
         return (_both(sym, running, onward), *kept, *results[count:])
 
-    stacked, ends = foreach(sym, step, [steps], [active, *v_initial])
+    stacked, ends = foreach(sym, step, [steps], [active, *v_initial], shapes)
     if conditional[0] and collected:
         raise Unsupported("a loop that collects results until a condition", "make the number of iterations a constant")
     if conditional[0] and not sym.np_shape:

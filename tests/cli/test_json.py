@@ -83,6 +83,7 @@ def bomb(tmp_path):
 def test_every_failure(cli, network_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     (tmp_path / "pickle.onnx").write_bytes(b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00}.")
     cases = [
         (2, ["convert", network_file, "--no-such-option"], "NoSuchOption"),

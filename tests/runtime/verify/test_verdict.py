@@ -59,6 +59,7 @@ def test_mxnet_is_not_compared_with_itself(monkeypatch, tmp_path):
     made = onnxbridge.convert(onnx_files.to_proto(model_of(lambda op, x: op.Exp(x), (2, 4))), "mxnet", verify=False)
     pair = tuple(made.save(tmp_path / "net"))
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     report = onnxbridge.convert(pair, inputs="x:float32[2,4]").report
     assert report.verdict == "WEAK" and "not compared with MXNet" in str(report) and VARIABLE in str(report)
 

@@ -35,6 +35,9 @@ def test_missing_parameters_are_named(tmp_path):
     symbol, values = dense(tmp_path, {"arg:fc_weight": W})
     with pytest.raises(UsageError, match=r"parameters fc_bias have no values: they are not in the \.params file; pass the pair"):
         frontend.to_hub((symbol, values), {"data": X})
+    _, gluon = dense(tmp_path, {"0.weight": W, "0.bias": B})
+    with pytest.raises(UsageError, match=r"has others \(0\.weight, 0\.bias, \.\.\.\), as block\.save_parameters"):
+        frontend.to_hub((symbol, gluon), {"data": X})
     values.unlink()
     with pytest.raises(UsageError, match=r"fc_weight, fc_bias have no values: there is no \.params file"):
         frontend.to_hub(symbol, {"data": X})

@@ -87,6 +87,8 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
     if missing:
         shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
         reason = "they are not in the .params file" if params else "there is no .params file"
+        if params and not {n.name for n in graph.nodes} & params.keys():
+            reason = f"the .params file has others ({', '.join(list(params)[:2])}, ...), as block.save_parameters writes them"
         raise UsageError(
             f"the parameters {shown} have no values: {reason}; pass the pair (symbol, params) as written by block.export or "
             "mx.model.save_checkpoint, or describe them in inputs= if they are inputs"

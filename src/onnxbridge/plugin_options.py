@@ -112,9 +112,14 @@ def _keywords_of(method: Any) -> tuple[str, ...]:
     return tuple(p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
-def of_source(frontend: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The given options that the frontend has, checked, and the others, which are the backend's."""
-    own = {name: value for name, value in given.items() if has_option(frontend, name)}
+def of_source(
+    frontend: Any, given: Mapping[str, Any], preferred: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The given options that the frontend has, checked, and the others, which are the backend's.
+
+    `preferred` are a backend's `source_defaults`, for options that are not given.
+    """
+    own = {name: value for name, value in {**(preferred or {}), **given}.items() if has_option(frontend, name)}
     return checked(frontend, own), {name: value for name, value in given.items() if name not in own}
 
 

@@ -114,8 +114,7 @@ def convert(
         model = source
     else:
         reader = plugins.frontend_for(source, frontend)
-        preferred = {name: value for name, value in writer.source_defaults.items() if plugin_options.has_option(reader, name)}
-        own, backend_options = plugin_options.of_source(reader, preferred | backend_options)
+        own, backend_options = plugin_options.of_source(reader, backend_options, writer.source_defaults)
         model = SourceModel(source, frontend=frontend, inputs=inputs, dynamic=dynamic, **own)
     source, reader, bounds = model.source, model.reader, model.bounds
     suffix = "" if output is None else os.path.splitext(output)[1]

@@ -81,8 +81,7 @@ def _convert_all(job: Job, store: Store, outcome: Outcome) -> None:
     common = {k: settings.pop(k) for k in list(settings) if k in convert_keys()}
     names = outcome["to"]
     preferred = plugins.backend(names[0]).source_defaults if len(names) == 1 else {}
-    settings = {k: v for k, v in preferred.items() if plugin_options.has_option(reader, k)} | settings
-    own, of_targets = plugin_options.of_source(reader, settings)
+    own, of_targets = plugin_options.of_source(reader, settings, preferred)
     source = api.SourceModel(model, **reading, **own)
     sources = [*source_files(model), *external_files(Path(job["source"]))]
     shared = plugin_options.shared([plugins.backend(name) for name in names], of_targets)

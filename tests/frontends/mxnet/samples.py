@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from onnxbridge.frontends.mxnet.ops import arithmetic
+from tests.frontends.mxnet.sample_list import SampleList, array
 from tests.frontends.mxnet.samples_detection import detection
 
 
-@dataclass(frozen=True)
-class Sample:
-    op: str
-    inputs: tuple
-    attrs: dict = field(default_factory=dict)
-    heads: int = 1
-    known: tuple = ()
-    """Positions of inputs that are parameters."""
-    scatter: bool = False
-    """Random: only shapes and dtypes are compared."""
-
-    @property
-    def label(self):
-        return "-".join([self.op, *[f"{k}={v}" for k, v in self.attrs.items()], *[str(i.shape) for i in self.inputs]])
-
-
 def samples():
-    r = np.random.RandomState(5)
-    found = []
-
-    def s(ops, *inputs, heads=1, known=(), scatter=False, **attrs):
-        found.extend(Sample(op, inputs, attrs, heads, known, scatter) for op in ops.split())
-
-    def f(*shape):
-        return r.uniform(-2, 2, shape).astype(np.float32)
-
-    def p(*shape):
-        return r.uniform(0.1, 0.9, shape).astype(np.float32)
+    found = SampleList()
+    s, f, p, a, r = found.add, found.floats, found.fractions, array, found.random
 
     def i(high, *shape):
         return r.randint(0, high, shape).astype(np.float32)
-
-    def a(*values, dtype=np.float32):
-        return np.array(values, dtype)
 
     x34, x234, img, seq, ints = f(3, 4), f(2, 3, 4), f(2, 4, 6, 6), f(5, 2, 3), a(-7, -2, 0, 3, 5, dtype=np.int32)
     ticks = a(-2.5, -1.5, -0.5, -0.2, 0, 0.5, 1.5, 2.5, 1e-4, -1e-4)

@@ -16,11 +16,11 @@ from onnxbridge.frontends.mxnet.graph_reader import IRRELEVANT
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.runtime.mxnet import service
 from tests.frontends.mxnet.build import single
-from tests.frontends.mxnet.further_samples import further_samples
-from tests.frontends.mxnet.numpy_samples import numpy_samples
 from tests.frontends.mxnet.samples import samples
+from tests.frontends.mxnet.samples_linalg_random_image import linalg_random_image_samples
+from tests.frontends.mxnet.samples_numpy import numpy_samples
 
-SAMPLES = samples() + numpy_samples() + further_samples()
+SAMPLES = samples() + numpy_samples() + linalg_random_image_samples()
 CONTROL_FLOW = {"_foreach", "_while_loop", "_cond"}  # tested in test_models.py, because they need subgraphs
 GPU_ONLY = {"BatchNorm_v1"}
 ROUNDING = 2.0**-16

@@ -1,8 +1,8 @@
 """Constants of a symbol: trained parameters keep their names, other constants are written as operators where possible.
 
 MXNet trains every argument of a symbol but its inputs. What is no parameter is therefore written as an operator (`_npi_full`,
-`_npi_arange`), or, where none computes it, as an argument behind `BlockGrad` whose multipliers of learning rate and weight decay
-are 0. Trainers accept floating-point arguments only, so integers and bools are stored as floats that represent them exactly.
+`_npi_arange`), or, where none computes it, as an argument that only `BlockGrad` uses, with multipliers 0 of learning rate and
+weight decay. Trainers accept floating-point arguments only: integers and bools are stored as floats that represent them exactly.
 """
 
 from __future__ import annotations

@@ -152,9 +152,7 @@ class _SymbolTarget(Target):
         assert value.const_value is not None
         _dtype(ir.Value(type=ir.TensorType(value.const_value.dtype)))
         array, name = value.const_value.numpy(), value.name or ""
-        made = self._parameter(value, array, name) if value in self.parameters else self.writer.constant(array, name)
-        made.sizes = fold.known_elements(value)
-        return made
+        return self._parameter(value, array, name) if value in self.parameters else self.writer.constant(array, name)
 
     def _parameter(self, value: ir.Value, array: Array, name: str) -> Value:
         """A parameter under the source's name. A matrix that is only a right factor is transposed, as MXNet stores it."""
@@ -192,7 +190,7 @@ class _SymbolTarget(Target):
             return result
         if not isinstance(result, Value):
             result = self.writer.literal(np.asarray(result))
-        return replace(result, dtype=_dtype(key), shape=_shape(key), sizes=fold.known_elements(key))
+        return replace(result, dtype=_dtype(key), shape=_shape(key))
 
     def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
         """MXNet has no uint64: as an intermediate value it is an int64 with the same bits, for operators that only see bits."""

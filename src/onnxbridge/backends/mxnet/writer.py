@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.backends.mxnet.constants import Constant, creating_operator, stored_dtype
-from onnxbridge.backends.mxnet.peephole import merge_biases
+from onnxbridge.backends.mxnet.merge_biases import merge_biases
 from onnxbridge.formats.mxnet.write_params import flag
 from onnxbridge.hub.ir.unique_name import unique_name
 
@@ -61,8 +61,6 @@ class Value:
     """One output of a node. `shape` has ints, names and None, or is None if unknown.
 
     `graph` is where its node is; a constant has none until it is used.
-    `sizes` are the known elements of an integer vector: ints, names of dynamic sizes,
-    and None.
     """
 
     node: int | None
@@ -71,7 +69,6 @@ class Value:
     shape: tuple[int | str | None, ...] | None
     graph: Graph | None = None
     constant: Constant | None = None
-    sizes: list[int | str | None] | None = None
 
     @property
     def array(self) -> Array | None:

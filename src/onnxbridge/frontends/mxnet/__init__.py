@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxbridge.errors import MissingFrameworkError, UsageError
 from onnxbridge.formats.mxnet import read_params as params_file
 from onnxbridge.formats.mxnet import read_symbol
-from onnxbridge.frontends.mxnet import graph_reader, live_blocks, reference_symbol
+from onnxbridge.frontends.mxnet import graph_reader, live_blocks, symbol_for_cpu
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.source_files import Files, files_of
 from onnxbridge.hub.io.detect_format import detect_format
@@ -102,7 +102,7 @@ def _runs(
     with _files(source, feeds) as files:
         graph, values = _read(files)
         optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
-        with reference_symbol.defined(files[0]) as symbol:
+        with symbol_for_cpu.defined(files[0], graph) as symbol:
             for part in parts:
                 yield service().run(symbol, files[1], feeds, optional, part)
 

@@ -12,7 +12,7 @@ from onnxbridge.errors import SourceLocation, UsageError
 from onnxbridge.formats.mxnet.dtypes import FLAGS, dtype_named
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
 from onnxbridge.frontends.mxnet import output_names
-from onnxbridge.frontends.mxnet.aliases import first_name
+from onnxbridge.frontends.mxnet.operator_aliases import first_name
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.ir import provenance
@@ -145,7 +145,7 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         if node.op == "null":
             continue
         kind = first_name(node.op, rule)
-        if kind == "Custom":  # code of the user's, under the name that he registered it with
+        if kind == "Custom":  # code of the user's, under the name with which it is registered
             kind = f"Custom:{node.attrs.get('op_type', '')}"
         attrs = {
             name: literal(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxbridge.formats.mxnet.read_symbol import Graph, Node, literal
-from onnxbridge.frontends.mxnet.aliases import first_name
+from onnxbridge.frontends.mxnet.operator_aliases import first_name
 
 # operators with named outputs
 _MEAN_VAR, _MEAN_STD = ("output", "mean", "var"), ("output", "mean", "std")
@@ -40,9 +40,8 @@ NUMBERED = frozenset({
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
     "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
     "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n",
-    "_npi_gumbel",
-    "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh", "_histogram",
-    "_npi_slogdet",
+    "_npi_gumbel", "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh",
+    "_histogram", "_npi_slogdet",
 })  # fmt: skip
 
 

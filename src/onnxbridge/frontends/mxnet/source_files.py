@@ -29,13 +29,13 @@ def files_of(source: Any) -> Files | None:
     if not isinstance(first, (str, os.PathLike)):
         return None
     path = Path(first)
-    if not path.exists():
+    if not os.path.exists(path):
         return _of_prefix(path, *rest)
     kind = _format(path)
     if kind == "mxnet-params" and not rest:
         prefix = _EPOCH.fullmatch(path.name.removesuffix(_PARAMS))
         symbol = path.with_name(prefix[1] + _SYMBOL) if prefix else None
-        return (symbol, path) if symbol is not None and symbol.exists() else None
+        return (symbol, path) if symbol is not None and os.path.exists(symbol) else None
     if kind != "mxnet-symbol":
         return None
     if rest and isinstance(rest[0], int) and path.name.endswith(_SYMBOL):
@@ -55,18 +55,18 @@ def _format(path: Path) -> str:
 def _of_prefix(path: Path, *given: Any) -> Files | None:
     """The files whose names start with a path at which there is nothing."""
     symbol, params = path.with_name(path.name + _SYMBOL), path.with_name(path.name + _PARAMS)
-    if symbol.exists():
+    if os.path.exists(symbol):
         if given and isinstance(given[0], int):
             return symbol, _of_epoch(path, given[0])
         return symbol, (params_of(symbol) if not given else None if given[0] is None else Path(given[0]))
     epoch = _EPOCH.fullmatch(path.name)
     symbol = path.with_name(epoch[1] + _SYMBOL) if epoch else symbol
-    return (symbol, params) if not given and params.exists() and symbol.exists() else None
+    return (symbol, params) if not given and os.path.exists(params) and os.path.exists(symbol) else None
 
 
 def _of_epoch(prefix: Path, epoch: int) -> Path:
     path = prefix.with_name(f"{prefix.name}-{epoch:04d}{_PARAMS}")
-    if not path.exists():
+    if not os.path.exists(path):
         epochs = ", ".join(map(str, _epochs(prefix))) or "none"
         raise UsageError(f"{path}: no such file; the epochs of {prefix.name} are {epochs}")
     return path

@@ -370,4 +370,3 @@ def _is_view(op_type: str, weight: ir.Value | None, result: ir.Value) -> bool:
         before, after = fold.constant_array(weight), fold.constant_array(result)
         return before is not None and after is not None and before.shape == after.shape and np.array_equal(before, after)
     return op_type in provenance.VIEWS
-

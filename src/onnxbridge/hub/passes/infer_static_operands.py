@@ -1,7 +1,7 @@
 """Recovers static operands from input and output shapes.
 
-MIL needs constants for some operands that ONNX takes as inputs, such as the axes of a reduction. Exported models declare the
-shape of every result, from which such an operand can often be inferred even if the graph computes it.
+Core ML and MXNet need constants for some operands that ONNX takes as inputs, such as the axes of a reduction. Exported models
+declare the shape of every result, from which such an operand can often be inferred even if the graph computes it.
 """
 
 from __future__ import annotations

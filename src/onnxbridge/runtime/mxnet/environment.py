@@ -82,9 +82,8 @@ def make(environment: Path) -> None:
     try:
         for command in commands(environment):
             subprocess.run(command, check=True, stdout=sys.stderr)
-    except (subprocess.CalledProcessError, OSError) as error:
+    except BaseException as error:
         shutil.rmtree(environment, ignore_errors=True)
-        raise MissingFrameworkError(f"MXNet could not be installed: {error}") from error
-    except BaseException:
-        shutil.rmtree(environment, ignore_errors=True)
+        if isinstance(error, (subprocess.CalledProcessError, OSError)):
+            raise MissingFrameworkError(f"MXNet could not be installed: {error}") from error
         raise

@@ -32,7 +32,7 @@ def _outside(sym, x):
 
 
 def _inside(sym, x, like):
-    """The value itself behind the boundary."""
+    """The value itself on the other side of the boundary."""
     y = x
     if sym.np_shape and like.shape == ():
         y = sym._np_reshape(x, newshape=())

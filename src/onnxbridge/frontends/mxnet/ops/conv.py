@@ -87,7 +87,7 @@ def deformable_convolution(
 
 
 def _within(op, data, offset, kernel, stride, dilate, pad):
-    """Offsets that take points outside the image where ONNX counts 0 too, and those behind the last pixel onto it."""
+    """Offsets that take points outside the image where ONNX counts 0 too, and those beyond the last pixel onto it."""
     sizes, counts = static_shape(data, [2, 3]), static_shape(offset, [2, 3])
     dtype = data.dtype.numpy()
     steps = [np.arange(n) * s - p for n, s, p in zip(counts, stride, pad, strict=True)]

@@ -171,9 +171,9 @@ def _signed(op, size, y):
 def arctan2(op, y, x):
     """The angle of the point (x, y), from -pi to pi."""
     slope = op.Atan(op.Div(y, x))
-    behind = op.Less(op.Where(op.Equal(x, 0), op.Reciprocal(x), x), 0)
-    turned = op.Where(behind, op.Add(slope, _signed(op, np.pi, y)), slope)
-    turned = op.Where(op.Equal(y, 0), op.Where(behind, _signed(op, np.pi, y), _signed(op, 0.0, y)), turned)
+    is_left = op.Less(op.Where(op.Equal(x, 0), op.Reciprocal(x), x), 0)
+    turned = op.Where(is_left, op.Add(slope, _signed(op, np.pi, y)), slope)
+    turned = op.Where(op.Equal(y, 0), op.Where(is_left, _signed(op, np.pi, y), _signed(op, 0.0, y)), turned)
     corner = op.Where(op.Less(x, 0), _signed(op, 0.75 * np.pi, y), _signed(op, 0.25 * np.pi, y))
     return op.Where(op.And(op.IsInf(x), op.IsInf(y)), corner, turned)
 
@@ -263,9 +263,8 @@ BINARY = MIXED | {
     "maximum": arithmetic.maximum, "minimum": arithmetic.minimum, "equal": _compared("Equal"), "not_equal": not_equal,
     "greater": _ordered("Greater"), "greater_equal": _ordered("GreaterOrEqual"), "less": _ordered("Less"),
     "less_equal": _ordered("LessOrEqual"), "arctan2": _in_floats(arctan2, FLOAT), "copysign": copysign,
-    "ldexp": _in_floats(ldexp, DOUBLE),
-    "lcm": _in_integers(lcm), "bitwise_and": _bitwise("BitwiseAnd", "And"), "bitwise_or": _bitwise("BitwiseOr", "Or"),
-    "bitwise_xor": _bitwise("BitwiseXor", "Xor"),
+    "ldexp": _in_floats(ldexp, DOUBLE), "lcm": _in_integers(lcm), "bitwise_and": _bitwise("BitwiseAnd", "And"),
+    "bitwise_or": _bitwise("BitwiseOr", "Or"), "bitwise_xor": _bitwise("BitwiseXor", "Xor"),
 }  # fmt: skip
 REVERSED = ("subtract", "power", "mod", "true_divide", "arctan2", "copysign", "ldexp")
 NAMES = {"arctan2": ("x1", "x2")}

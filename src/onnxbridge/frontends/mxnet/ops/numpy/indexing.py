@@ -1,4 +1,4 @@
-"""Selection by conditions and indices, insertion and deletion, and sizes that depend on values."""
+"""Selection by conditions and indices, insertion, and sizes that depend on values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def constraint_check(op, input, *, msg="Constraint violated."):
     return op.Cast(op.ReduceMin(op.Cast(cast(op, input, BOOL), to=INT32), keepdims=0), to=BOOL)
 
 
-# insertion and deletion
+# insertion
 
 
 def _along(op, arr, axis):

@@ -5,24 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.frontends.mxnet.ops.numpy import arithmetic
-from tests.frontends.mxnet.samples import Sample
+from tests.frontends.mxnet.sample_list import SampleList, array
 
 
 def numpy_samples():
-    r = np.random.RandomState(5)
-    found = []
-
-    def s(ops, *inputs, heads=1, known=(), scatter=False, **attrs):
-        found.extend(Sample(op, inputs, attrs | {"np_shape": True}, heads, known, scatter) for op in ops.split())
-
-    def f(*shape):
-        return r.uniform(-2, 2, shape).astype(np.float32)
-
-    def p(*shape):
-        return r.uniform(0.1, 0.9, shape).astype(np.float32)
-
-    def a(*values, dtype=np.float32):
-        return np.array(values, dtype)
+    found = SampleList(np_shape=True)
+    s, f, p, a = found.add, found.floats, found.fractions, array
 
     def i(*values, dtype=np.int32):
         return np.array(values, dtype)

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.frontends.mxnet.samples import Sample
+from tests.frontends.mxnet.sample_list import SampleList, array
 
 
-def further_samples():
-    r = np.random.RandomState(5)
-    found = []
-
-    def s(ops, *inputs, heads=1, known=(), scatter=False, **attrs):
-        found.extend(Sample(op, inputs, attrs, heads, known, scatter) for op in ops.split())
-
-    def f(*shape):
-        return r.uniform(-2, 2, shape).astype(np.float32)
-
-    def p(*shape):
-        return r.uniform(0.1, 0.9, shape).astype(np.float32)
-
-    def a(*values, dtype=np.float32):
-        return np.array(values, dtype)
+def linalg_random_image_samples():
+    found = SampleList()
+    s, f, p, a = found.add, found.floats, found.fractions, array
+    r = found.random
 
     x34, x234 = f(3, 4), f(2, 3, 4)
 

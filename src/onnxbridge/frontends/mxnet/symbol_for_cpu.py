@@ -1,4 +1,4 @@
-"""The symbol that MXNet runs as the reference: operators whose results MXNet's CPU leaves undefined are replaced by others."""
+"""The symbol that MXNet runs on the CPU: operators whose results are undefined there are replaced by others."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from onnxbridge.formats.mxnet.read_symbol import Graph
+
 Node = dict[str, Any]
 
 
 @contextmanager
-def defined(symbol: Path) -> Iterator[Path]:
-    """The symbol's path, or that of a temporary copy whose results are all defined.
+def defined(symbol: Path, graph: Graph) -> Iterator[Path]:
+    """The path of a symbol, which is read as `graph`, or that of a temporary copy whose results are all defined.
 
     For regions with a negative index of their image, as FPN detectors write for those of other levels, ROIAlign gives zeros on
     a GPU. On a CPU it leaves the memory as it was.
     """
-    graph = json.loads(symbol.read_text(encoding="utf-8"))
-    if all(node["op"] != "_contrib_ROIAlign" for node in graph["nodes"]):
+    if all(node.op != "_contrib_ROIAlign" for node in graph.nodes):
         yield symbol
         return
     with TemporaryDirectory() as folder:
         copy = Path(folder) / symbol.name
-        copy.write_text(json.dumps(_with_zeros(graph)), encoding="utf-8")
+        copy.write_text(json.dumps(_with_zeros(json.loads(symbol.read_text(encoding="utf-8")))), encoding="utf-8")
         yield copy
 
 

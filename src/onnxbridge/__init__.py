@@ -29,13 +29,14 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+    from onnxbridge.hub.io.limits import Limits
     from onnxbridge.runtime.bisect.bisection import Bisection
 
 lazy_sympy.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "Bisection", "Conversion", "ConversionError", "LimitError", "MissingFrameworkError", "OnnxbridgeError", "Problem",
+    "Bisection", "Conversion", "ConversionError", "LimitError", "Limits", "MissingFrameworkError", "OnnxbridgeError", "Problem",
     "UnsafeFileError", "UsageError", "VerificationError", "bisect", "check", "convert", "diff", "load", "opset", "runtime",
     "verify",
 ]  # fmt: skip
@@ -47,6 +48,8 @@ _MODULES = frozenset({"opset", "runtime"})
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"onnxbridge.{name}")
+    if name == "Limits":
+        return importlib.import_module("onnxbridge.hub.io.limits").Limits
     if name in __all__:
         return getattr(importlib.import_module("onnxbridge.api" if name in _API else "onnxbridge.errors"), name)
     raise AttributeError(f"module 'onnxbridge' has no attribute {name!r}")

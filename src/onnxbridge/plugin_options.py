@@ -46,11 +46,6 @@ class Option:
     metavar: str
 
 
-def _method(plugin: Any) -> Any:
-    """The method that declares the options: a backend's `from_hub`, a frontend's `to_hub`."""
-    return plugin.from_hub if isinstance(plugin, Backend) else plugin.to_hub
-
-
 def options(plugin: Any) -> Mapping[str, Option]:
     """The options that a plugin declares, by name."""
     return _declared(_function(plugin))
@@ -58,7 +53,7 @@ def options(plugin: Any) -> Mapping[str, Option]:
 
 def _function(plugin: Any) -> Any:
     """The function behind the bound method, which is the same for all instances of a class."""
-    method = _method(plugin)
+    method = plugin.options_method()
     return getattr(method, "__func__", method)
 
 

@@ -95,6 +95,15 @@ class _Plugin(ABC):
         if self.package and self.package not in sys.modules and importlib.util.find_spec(self.package) is None:
             frameworks.missing(self.package)
 
+    @abstractmethod
+    def options_method(self) -> Callable[..., Any]:
+        """The method whose keyword-only parameters are the plugin's options."""
+
+    def imported_version(self) -> str:
+        """The version of the framework that was imported for this plugin; "" where none was."""
+        framework = sys.modules.get(self.package)
+        return "" if framework is None else str(getattr(framework, "__version__", ""))
+
     def main_line(self, error: BaseException | str) -> str:
         """The line of the framework's error message that gives the reason: by default, the first."""
         return first_line(error)
@@ -103,6 +112,8 @@ class _Plugin(ABC):
 class Frontend(_Plugin):
     """Traces a source into a hub model."""
 
+    runs_elsewhere: bool = False
+    """Whether `runner` and `watch` run the model in another process by themselves."""
     accepts_numbers: bool = False
     """Whether `to_hub` takes plain numbers among `inputs`. Otherwise an input given as a number becomes a constant of the hub
     model."""
@@ -120,6 +131,14 @@ class Frontend(_Plugin):
         Raises:
             ConversionError: with every operator that cannot be converted.
         """
+
+    def options_method(self) -> Callable[..., Any]:
+        return self.to_hub
+
+    def isolates(self, source: Any) -> bool:
+        """Whether the command line reads this file in a process of its own by default: it is a program, or native code of a
+        framework opens it."""
+        return False
 
     def as_written(self, source: Any) -> ir.Model | None:
         """The source's own ONNX graph at its own opset, without any conversion; None where the source is not ONNX."""
@@ -198,6 +217,9 @@ class Backend(_Plugin):
     @abstractmethod
     def filename(self, stem: str) -> str:
         """The default name of an artifact: "net.mlpackage"."""
+
+    def options_method(self) -> Callable[..., Any]:
+        return self.from_hub
 
     def is_native(self, op_type: str, *_: Any, **options: Any) -> bool:
         """Whether patterns of simpler operators are replaced by this operator before `from_hub`: by default, where there is a

@@ -170,6 +170,14 @@ def implied_files(source: Any) -> list[Path]:
     return []
 
 
+_imported: list[str] = []
+
+
+def imported() -> list[str]:
+    """The modules that `import_modules` has imported."""
+    return list(_imported)
+
+
 def import_modules(names: str | Sequence[str] | None) -> None:
     """Import modules that register operators of torch.library, rules or decompositions.
 
@@ -182,6 +190,7 @@ def import_modules(names: str | Sequence[str] | None) -> None:
         sys.path.insert(0, os.getcwd())
         try:
             import_module(name)
+            _imported.append(name)
         except ModuleNotFoundError as error:
             missing = f"there is no module {error.name!r}" + (f", which {name!r} imports" if error.name != name else "")
             way = f"; give the module's name, {name[:-3]!r}" if name.endswith(".py") else ""

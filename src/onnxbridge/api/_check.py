@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxbridge import plugin_options, plugins
+from onnxbridge import isolation, plugin_options, plugins
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
+from onnxbridge.api._guarded import guarded
 from onnxbridge.api._load import load, prepared, with_bounds
 from onnxbridge.errors import (
     ConversionError,
     MissingFrameworkError,
     Problem,
 )
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.isolation import Mode
 
 
+@guarded
 def check(
     source: Any,
     to: str | Sequence[str] | None = None,
@@ -23,6 +27,8 @@ def check(
     inputs: Any = None,
     dynamic: Any = None,
     imports: str | Sequence[str] | None = None,
+    isolate: Mode | None = None,
+    limits: Limits | None = None,
     **backend_options: Any,
 ) -> list[Problem]:
     """List everything that prevents a conversion, for one target, several, or all installed ones (None).
@@ -59,7 +65,7 @@ def problems_by_target(
 ) -> list[tuple[str | None, Problem]]:
     """The problems of `check`, each with its target: None for those of reading the source, which prevent every conversion."""
     plugins.import_modules(imports)
-    reader = plugins.frontend_for(source, frontend)
+    reader = isolation.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     try:
         hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
@@ -109,7 +115,7 @@ def explain(
     writer = plugins.backend(to)
     if not writer.explains:
         return []
-    reader = plugins.frontend_for(source, frontend)
+    reader = isolation.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
     hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     given = with_bounds(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])

@@ -10,15 +10,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge import plugin_options, plugins
+from onnxbridge import isolation, plugin_options, plugins
 from onnxbridge.api._arguments.data import sampling
 from onnxbridge.api._arguments.early_checks import check_before, check_planting, source_files, target_of
 from onnxbridge.api._conversion import Conversion
+from onnxbridge.api._guarded import guarded
 from onnxbridge.api._layers import layers_of_conversion
 from onnxbridge.api._load import prepared, with_bounds
 from onnxbridge.api._recordings import Saving
 from onnxbridge.api._source_model import SourceModel
 from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.isolation import Mode
 from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import artifact_runner
@@ -29,6 +32,7 @@ from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
 @with_progress
+@guarded
 def convert(
     source: Any,
     to: str | None = None,
@@ -55,6 +59,8 @@ def convert(
     save_outputs: str | os.PathLike[str] | None = None,
     device: str = "auto",
     time_limit: float | None = SECONDS,
+    isolate: Mode | None = None,
+    limits: Limits | None = None,
     progress: Progress = quiet,
     **backend_options: Any,
 ) -> Conversion:
@@ -91,6 +97,9 @@ def convert(
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
         time_limit: the time that verification may take, in seconds. None for no limit.
+        isolate: whether files are read, and run, in a process of their own, which the operating system confines: True, False, or
+            "auto" for TorchScript, TensorFlow, Keras, TFLite and Core ML files. False by default.
+        limits: `onnxbridge.Limits` of what the model may ask for: bytes, time of constant folding, time of reading.
         progress: called with the name of each stage; "auto" shows them: a bar on a terminal and in Jupyter, lines elsewhere.
         backend_options: options of the backend, such as minimum_deployment_target="iOS17" for "coreml", and of the frontend,
             such as fold_batch_norm=False for PyTorch.
@@ -113,7 +122,7 @@ def convert(
         _refuse_again(frontend=frontend, inputs=inputs, dynamic=dynamic)
         model = source
     else:
-        reader = plugins.frontend_for(source, frontend)
+        reader = isolation.frontend_for(source, frontend)
         own, backend_options = plugin_options.of_source(reader, backend_options, writer.source_defaults)
         model = SourceModel(source, frontend=frontend, inputs=inputs, dynamic=dynamic, **own)
     source, reader, bounds = model.source, model.reader, model.bounds

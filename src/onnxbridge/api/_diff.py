@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from onnxbridge import plugins
+from onnxbridge import isolation, plugins
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs, specs_of
 from onnxbridge.api._load import to_hub
 from onnxbridge.errors import UsageError
@@ -54,7 +54,7 @@ def diff(
     from onnxbridge.hub.analysis.graph_diff.compare_models import compare_models
 
     plugins.import_modules(imports)
-    readers = plugins.frontend_for(first, frontend), plugins.frontend_for(second)
+    readers = isolation.frontend_for(first, frontend), isolation.frontend_for(second)
     for reader in readers:
         reader.require(verify=False)
     specs, dims = parsed_inputs(inputs), parsed_dynamic(dynamic)[0]

@@ -7,10 +7,15 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge import plugin_options, plugins
+from onnxbridge import isolation, plugin_options, plugins
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs
+from onnxbridge.api._guarded import guarded
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.hub.io.resource_limits import folding_limited
+from onnxbridge.isolation import Mode
 
 
+@guarded
 def load(
     source: Any,
     *,
@@ -18,6 +23,8 @@ def load(
     inputs: Any = None,
     dynamic: Any = None,
     imports: str | Sequence[str] | None = None,
+    isolate: Mode | None = None,
+    limits: Limits | None = None,
     **options: Any,
 ) -> ir.Model:
     """Read a source into a hub model: an `onnx_ir.Model` at the hub's opset.
@@ -28,7 +35,7 @@ def load(
         ConversionError: with every operator that cannot be read.
     """
     plugins.import_modules(imports)
-    reader = plugins.frontend_for(source, frontend)
+    reader = isolation.frontend_for(source, frontend)
     return to_hub(reader, source, parsed_inputs(inputs), parsed_dynamic(dynamic)[0], plugin_options.checked(reader, options))
 
 
@@ -44,11 +51,12 @@ def to_hub(
         numbers = {name: given for name, given in inputs.items() if is_number(given)}
     if numbers:
         inputs = {name: given for name, given in inputs.items() if name not in numbers} or None
-    model = reader.to_hub(source, inputs, dynamic, **(options or {}))
-    if numbers:
-        bind_inputs(model, numbers)
-        passes.infer(model)  # branches on these numbers are known now
-    return passes.clean(model)
+    with folding_limited():
+        model = reader.to_hub(source, inputs, dynamic, **(options or {}))
+        if numbers:
+            bind_inputs(model, numbers)
+            passes.infer(model)  # branches on these numbers are known now
+        return passes.clean(model)
 
 
 def prepared(writer: plugins.Backend, hub: ir.Model, options: Mapping[str, Any]) -> ir.Model:

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge import plugins
+from onnxbridge import isolation, plugins
 from onnxbridge.api._arguments.data import reading
 from onnxbridge.api._arguments.example_inputs import specs_of
 from onnxbridge.api._load import to_hub
@@ -61,7 +61,7 @@ class Reader:
 def require(frontend: str | None, *sources: Any) -> None:
     """Check that the frameworks of all sources are installed, before the first of them is read."""
     for i, source in enumerate(sources):
-        reader = plugins.frontend_for(source, None if i else frontend)
+        reader = isolation.frontend_for(source, None if i else frontend)
         reader.require()
 
 

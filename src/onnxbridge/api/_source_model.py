@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
-from onnxbridge import plugin_options, plugins
+from onnxbridge import isolation, plugin_options, plugins
 from onnxbridge.api._arguments.data import reading
 from onnxbridge.api._arguments.example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.errors import MissingFrameworkError
@@ -41,7 +40,7 @@ class SourceModel:
     ) -> None:  # fmt: skip
         plugins.import_modules(imports)
         self.source, self.inputs = source, inputs
-        self.reader = plugins.frontend_for(source, frontend)
+        self.reader = isolation.frontend_for(source, frontend)
         self.dims, self.bounds = parsed_dynamic(dynamic)
         self.options = plugin_options.checked(self.reader, options)
         self._hub: ir.Model | None = None
@@ -74,7 +73,8 @@ def _stamp(model: ir.Model, reader: plugins.Frontend, source: Any) -> None:
 
     named = [Path(s) for s in (source if isinstance(source, (tuple, list)) else [source]) if _is_path(s)]
     files = list(dict.fromkeys([*named, *reader.implied_files(source)]))
-    provenance.stamp(model, files, [reader.package] if reader.package in sys.modules else [])
+    version = reader.imported_version()
+    provenance.stamp(model, files, {reader.package: version} if version else {})
 
 
 def _is_path(source: Any) -> bool:

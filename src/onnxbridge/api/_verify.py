@@ -14,10 +14,13 @@ from onnxbridge import plugins
 from onnxbridge.api._arguments.data import sampling, specs_and_samples
 from onnxbridge.api._arguments.early_checks import check_names, check_planting
 from onnxbridge.api._arguments.example_inputs import parsed_dynamic
+from onnxbridge.api._guarded import guarded
 from onnxbridge.api._layers import with_layers
 from onnxbridge.api._pair import Reader, described_inputs, require
 from onnxbridge.api._recordings import Saving, check_sides, record_golden, verify_recording
 from onnxbridge.errors import VerificationError
+from onnxbridge.hub.io.limits import Limits
+from onnxbridge.isolation import Mode
 from onnxbridge.progress import Progress, quiet, with_progress
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.pairing import fixed_sizes, paired, paired_names
@@ -28,6 +31,7 @@ from onnxbridge.runtime.verify.verification import Tolerances, verify_runners
 
 
 @with_progress
+@guarded
 def verify(
     reference: Any,
     candidate: Any = None,
@@ -53,6 +57,8 @@ def verify(
     layers: bool = False,
     device: str = "auto",
     time_limit: float | None = SECONDS,
+    isolate: Mode | None = None,
+    limits: Limits | None = None,
     progress: Progress = quiet,
 ) -> Report:
     """Run two models on the same inputs and compare every output.
@@ -91,15 +97,15 @@ def verify(
     progress("reading the model" if candidate is None else "reading the reference")
     reader = Reader(specs, given if recording is None else recording.samples, dims, device)
     first = reader.reference(reference, frontend)
-    limits = {"max_drift": max_drift, "metrics": chosen_metrics, "time_limit": time_limit, "progress": progress}
+    criteria = {"max_drift": max_drift, "metrics": chosen_metrics, "time_limit": time_limit, "progress": progress}
     if recording is not None:
         if first.hub is not None:
             check_names(first.hub, rtol, atol, bounds)
-        return _judged(verify_recording(first, recording, bounds, rtol=rtol, atol=atol, **limits), strict)
+        return _judged(verify_recording(first, recording, bounds, rtol=rtol, atol=atol, **criteria), strict)
 
     def sampled(hub: ir.Model, fixed: Bounds) -> dict[str, Any]:
         chosen = sampling(given, hub, bounds, samples, seed, rtol, atol, fixed=fixed)
-        return {"model": hub, **chosen, "mutants": mutants, **limits}
+        return {"model": hub, **chosen, "mutants": mutants, **criteria}
 
     if golden is not None:
         return _judged(record_golden(Path(golden), first.runner, **sampled(described_inputs(first), {})), strict)

@@ -19,6 +19,7 @@ from onnxbridge.errors import VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @options.weights
 @options.running
 @click.option(

@@ -20,6 +20,7 @@ from onnxbridge.errors import ConversionError
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @options.reports
 @options.force
 @options.json

@@ -27,6 +27,7 @@ from onnxbridge.errors import VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @click.option(
     "--verify/--no-verify", default=True, help="Run source and target on the same inputs and compare.  [default: verify]"
 )

@@ -17,6 +17,7 @@ from onnxbridge.cli.shared import options, shell
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @click.option("--weights", metavar="FILE", help="Weights of FIRST if it is an MXNet symbol or MODULE:FACTORY.")
 @click.option("--as-hub", is_flag=True, help="Compare ONNX files as convert reads them: at one opset, cleaned up.")
 @click.option("-v", "--verbose", is_flag=True, help="Show lists in full.")

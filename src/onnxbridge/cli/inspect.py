@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @click.option("--plan", is_flag=True, help="Also show how the bundled executor runs it: fused steps, algorithms, cost.")
 @options.json
 def command(source: str, weights: str | None, plan: bool, as_json: bool, **given: Any) -> None:
@@ -40,15 +41,18 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
       onnxbridge inspect net.onnx --dynamic N=1
       onnxbridge inspect net.pt2 --json
     """
-    from onnxbridge import api, plugins
+    from onnxbridge import isolation, plugins
+    from onnxbridge.api._arguments.example_inputs import parsed_dynamic, parsed_inputs
+    from onnxbridge.api._load import to_hub
 
     settings = options.chosen(given)
     if "dynamic" in settings:
         settings["dynamic"] = [re.sub(r"^(\w+)=(\d+)$", r"\1=\2..\2", text) for text in settings["dynamic"]]
     both = (source, weights) if weights else source
-    model = api.load(both, **settings)
+    plugins.import_modules(settings.get("imports"))
+    reader = isolation.frontend_for(both, given["frontend"])
+    model = to_hub(reader, both, parsed_inputs(settings.get("inputs")), parsed_dynamic(settings.get("dynamic"))[0])
     sizes = {name: high for name, (_, high) in _bounds(settings.get("dynamic")).items() if high is not None}
-    reader = plugins.frontend_for(both, given["frontend"])
     found = describe(model) | cost(model, sizes) | {"origin": dict(reader.origin(both))}
     steps = plan_of(model) if plan else []
     if plan:

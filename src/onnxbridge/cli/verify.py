@@ -19,6 +19,7 @@ from onnxbridge.errors import UsageError, VerificationError
 @options.inputs
 @options.dynamic
 @options.imports
+@options.guarded
 @options.weights
 @click.option(
     "--load-outputs",

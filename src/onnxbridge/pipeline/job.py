@@ -70,14 +70,14 @@ def run_job(job: Job) -> Outcome:
 
 def _convert_all(job: Job, store: Store, outcome: Outcome) -> None:
     """Convert to each target, and put what was written into the store; a target that fails does not stop the others."""
-    from onnxbridge import api, plugin_options, plugins
+    from onnxbridge import api, isolation, plugin_options, plugins
     from onnxbridge.api._arguments.early_checks import source_files
 
     settings = {k: v for k, v in job.items() if k not in OWN}
     model = (job["source"], job["weights"]) if job.get("weights") else job["source"]
     plugins.import_modules(settings.pop("imports", None))
     reading = {k: settings.pop(k) for k in ("frontend", "inputs", "dynamic") if k in settings}
-    reader = plugins.frontend_for(model, reading.get("frontend"))
+    reader = isolation.frontend_for(model, reading.get("frontend"))
     common = {k: settings.pop(k) for k in list(settings) if k in convert_keys()}
     names = outcome["to"]
     preferred = plugins.backend(names[0]).source_defaults if len(names) == 1 else {}

@@ -24,6 +24,43 @@ imports = click.option(
     "--import", "imports", multiple=True, metavar="MODULE",
     help="Python module to import first, which registers custom operators or rules. Repeatable.",
 )  # fmt: skip
+
+
+def _isolate(ctx: click.Context, param: click.Parameter, value: bool | None) -> None:
+    from onnxbridge.isolation import isolating
+
+    ctx.with_resource(isolating("auto" if value is None else value))
+
+
+def _limits(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    from onnxbridge.hub.io.limits import limiting, parsed_limits
+
+    if value is not None:
+        ctx.with_resource(limiting(parsed_limits(value)))
+
+
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that guard against what a model file can do."""
+    return _with_options(command, [
+        click.option(
+            "--isolate/--no-isolate",
+            default=None,
+            expose_value=False,
+            callback=_isolate,
+            help="Read and run model files in a process of their own, confined by the operating system.  [default: TorchScript, "
+            "TensorFlow, Keras, TFLite and Core ML files]",
+        ),
+        click.option(
+            "--limits",
+            metavar="KEY=VALUE,...",
+            expose_value=False,
+            callback=_limits,
+            help="What a model may ask for: bytes of a `tensor` and in `total`, `time` of constant folding, time of `reading` in "
+            "a process: tensor=8GiB,time=10m.  [default: 4GiB, 16GiB, 2m, 10m]",
+        ),
+    ])  # fmt: skip
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="Suppress progress and notes.")
 
 

@@ -41,6 +41,9 @@ class CoreML(Frontend):
             return os.path.exists(source) and detect_format(source) in KINDS
         return type(source).__module__.split(".")[0] == "coremltools" or type(source).__module__ == "Model_pb2"
 
+    def isolates(self, source: Any) -> bool:
+        return isinstance(_split(source)[0], (str, os.PathLike))
+
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
         """Convert the source to a hub model. `dynamic` names the dynamic sizes of the model: {input: {axis: name}}.
 

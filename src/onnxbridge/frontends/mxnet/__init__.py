@@ -40,6 +40,8 @@ class MXNet(Frontend):
     def rules(self) -> Rules:
         return rule
 
+    runs_elsewhere = True
+
     def accepts(self, source: Any) -> bool:
         if live_blocks.is_live(source):
             return True

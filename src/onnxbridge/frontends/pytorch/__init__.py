@@ -59,6 +59,11 @@ class PytorchFrontend(Frontend):
         except OnnxbridgeError:
             return False
 
+    def isolates(self, source: Any) -> bool:
+        from onnxbridge.hub.io.detect_format import detect_format
+
+        return isinstance(source, (str, os.PathLike)) and os.path.isfile(source) and detect_format(source) == "torchscript"
+
     def to_hub(
         self,
         source: Any,

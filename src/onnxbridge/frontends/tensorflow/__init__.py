@@ -45,6 +45,9 @@ class TensorFlow(Frontend):
             return os.path.exists(source) and detect_format(source) in KINDS
         return any(c.__module__.split(".")[0] in _ROOTS for c in type(source).__mro__)
 
+    def isolates(self, source: Any) -> bool:
+        return isinstance(_source(source), (str, os.PathLike))
+
     def to_hub(
         self,
         source: Any,

@@ -37,6 +37,9 @@ class TFLite(Frontend):
         path, _ = _split(source)
         return isinstance(path, (str, os.PathLike)) and os.path.isfile(path) and detect_format(path) == "tflite"
 
+    def isolates(self, source: Any) -> bool:
+        return True
+
     def to_hub(self, source: Any, inputs: Any = None, dynamic: Any = None) -> ir.Model:
         """The source as a hub model.
 

@@ -308,12 +308,24 @@ def _message(model: ir.Model) -> onnx.ModelProto:
     ONNX Runtime's quantizer transposes weights, after which their value_info would contradict them.
     """
     message = ir.to_proto(model)
+    for owner in (message.graph, *message.functions):
+        for tensor in all_tensors(owner):
+            _merge_notes(tensor)
     initializers = {tensor.name for tensor in message.graph.initializer}
     kept = [value for value in message.graph.value_info if value.name not in initializers or value.metadata_props]
     if len(kept) < len(message.graph.value_info):
         message.graph.ClearField("value_info")
         message.graph.value_info.extend(kept)
     return message
+
+
+def _merge_notes(tensor: onnx.TensorProto) -> None:
+    """Keep each entry of the metadata once: onnx_ir 1.1 writes those of a tensor that came from a message a second time."""
+    notes = {entry.key: entry.value for entry in tensor.metadata_props}
+    if len(notes) < len(tensor.metadata_props):
+        tensor.ClearField("metadata_props")
+        for key, value in notes.items():
+            tensor.metadata_props.add(key=key, value=value)
 
 
 def _serialize(model: ir.Model, target: str) -> bytes:

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import LimitError
-from onnxbridge.hub.io.limits import Limits
+from onnxbridge.hub.io.limits import Limits, present_limits
 
-__all__ = ["MIN_TRACKED_BYTES", "Budget", "Limits", "claim", "claim_broadcast", "current", "limited"]
+__all__ = [
+    "MIN_TRACKED_BYTES", "Budget", "Limits", "claim", "claim_broadcast", "current", "folding", "folding_limited", "limited",
+]  # fmt: skip
 
 MIN_TRACKED_BYTES = (
     1 << 20
@@ -30,7 +32,7 @@ class Budget:
     """Tracks the resource use of one run against its limits."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or present_limits()
         self.operator = ""
         self.live = 0
         self.work = 0  # operations so far, as the executor counts them
@@ -52,12 +54,12 @@ class Budget:
             text = "x".join(map(str, sizes))
             raise LimitError(
                 f"{self._subject()} requests {requested} bytes (shape {text}), and the limit for one tensor is "
-                f"{self.limits.tensor_bytes} bytes"
+                f"{self.limits.tensor_bytes} bytes (--limits tensor=SIZE)"
             )
         if requested + self.live > self.limits.total_bytes:
             raise LimitError(
                 f"{self._subject()} requests {requested} bytes while {self.live} are in use, and the limit is "
-                f"{self.limits.total_bytes} bytes"
+                f"{self.limits.total_bytes} bytes (--limits total=SIZE)"
             )
 
     def track(self, value: Any) -> None:
@@ -150,3 +152,49 @@ def claim_broadcast(*arrays: Any) -> None:
         return
     if math.prod(max(1, a.size) for a in arrays) > MIN_TRACKED_BYTES:
         claim(np.broadcast_shapes(*(a.shape for a in arrays)), max((a.dtype for a in arrays), key=lambda d: d.itemsize))
+
+
+class FoldingTime:
+    """The time that constant folding has taken while one model is read or converted."""
+
+    def __init__(self) -> None:
+        self._limit, self._taken = present_limits().folding_seconds, 0.0
+
+    @contextlib.contextmanager
+    def measured(self, operator: str) -> Iterator[None]:
+        """Count the time of this block.
+
+        Raises:
+            LimitError: if it is more than the limit, with the blocks before.
+        """
+        if self._taken > self._limit:
+            raise LimitError(
+                f"{operator}: constant folding took more than the limit of {self._limit:g} seconds (--limits time=SECONDS)"
+            )
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._taken += time.monotonic() - start
+
+
+_folding: ContextVar[FoldingTime | None] = ContextVar("onnxbridge_folding", default=None)
+
+
+@contextlib.contextmanager
+def folding_limited() -> Iterator[None]:
+    """Limit the time of constant folding in this block; an inner block shares the time of the outer one."""
+    if _folding.get() is not None:
+        yield
+        return
+    token = _folding.set(FoldingTime())
+    try:
+        yield
+    finally:
+        _folding.reset(token)
+
+
+def folding(operator: str) -> contextlib.AbstractContextManager[None]:
+    """Count the time of folding an operator, where it is limited."""
+    present = _folding.get()
+    return contextlib.nullcontext() if present is None else present.measured(operator)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.entry_points import evaluator_rules
+from onnxbridge.hub.io.resource_limits import folding
 from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.schemas import array_of, binding_of, name_of, plain
 from onnxbridge.lowering import Call, bind
@@ -102,7 +103,8 @@ def evaluate(node: ir.Node, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]
     attrs = {a.name: plain(a) for a in node.attributes.values() if isinstance(a, ir.Attr)}
     call = Call(name, tuple(arrays), attrs, tuple(node.outputs), schema=binding_of(node.op_type, node.domain))
     args, keywords = bind(rule, call, lambda literal: literal, lambda ref: None)
-    results = rule.lower(*args, **keywords)
+    with folding(name):
+        results = rule.lower(*args, **keywords)
     return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))][: len(node.outputs)]
 
 

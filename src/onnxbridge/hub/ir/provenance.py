@@ -20,7 +20,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -54,15 +54,15 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frameworks: Iterable[str] = ()) -> None:
-    """Record the source files of a model and the versions of the packages that produced it."""
+def stamp(model: ir.Model, sources: Sequence[str | os.PathLike[str]] = (), frameworks: Mapping[str, str] | None = None) -> None:
+    """Record the source files of a model and the versions of the frameworks that read it, by package."""
     notes = model.metadata_props
     notes[PREFIX + "version"] = _own_version()
     if sources:
         notes[PREFIX + "source"] = ", ".join(os.path.basename(os.path.normpath(checked_path(s))) for s in sources)
         notes[PREFIX + "source.sha256"] = ", ".join(map(sha256, sources))
-    for name in sorted(frameworks):
-        notes[f"{PREFIX}framework.{name}"] = version_of(name)
+    for name, version in sorted((frameworks or {}).items()):
+        notes[f"{PREFIX}framework.{name}"] = version
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxbridge.errors import UsageError
-from onnxbridge.hub.io.limits import Limits
+from onnxbridge.hub.io.limits import Limits, present_limits
 from onnxbridge.runtime.executor.compiled_model import Compiled
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Executor:
     ) -> None:
         if precision not in (None, "float64"):
             raise UsageError(f"precision is {precision!r}, it may be 'float64' or nothing")
-        self._compiled = Compiled(model, precision == "float64", limits or Limits(), frozenset(expanded), native)
+        self._compiled = Compiled(model, precision == "float64", limits or present_limits(), frozenset(expanded), native)
         self.input_names, self.output_names = self._compiled.input_names, self._compiled.output_names
 
     def run(

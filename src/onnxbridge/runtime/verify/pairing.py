@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge import plugins
+from onnxbridge import isolation, plugins
 from onnxbridge.errors import ConversionError, OnnxbridgeError, UsageError, VerificationError
 from onnxbridge.plugin_protocols import Run
 from onnxbridge.runtime.verify.runner import Runner
@@ -59,7 +59,7 @@ def runnable(
             found = backend.reopen(Path(source))
             if found is not None:
                 return _reopened(backend, source, found, _hub(source, load), device)
-    reader = plugins.frontend_for(source, frontend)
+    reader = isolation.frontend_for(source, frontend)
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}
@@ -77,7 +77,7 @@ def _reopened(
         return runner if artifact is found.artifact else artifact_runner(backend, artifact, device)
 
     def watch(feeds: Mapping[str, Any], see: Callable[[str, Any], None]) -> bool:
-        return hub is not None and plugins.frontend_for(source).watch(source, feeds, see, device)
+        return hub is not None and isolation.frontend_for(source).watch(source, feeds, see, device)
 
     return Runnable(
         runner, tuple(found.inputs), tuple(found.outputs), hub, runner_for, found.inputs, watch, backend, found.artifact
@@ -87,7 +87,7 @@ def _reopened(
 def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.Model | None:
     """The hub model of a source, None where no frontend can read it."""
     try:
-        return load(plugins.frontend_for(source), source)
+        return load(isolation.frontend_for(source), source)
     except (ConversionError, UsageError):
         return None
 

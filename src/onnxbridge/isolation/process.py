@@ -65,14 +65,7 @@ class Process:
         if self._process is None:
             self._start()
         self._send({"do": do, **request})
-        reply = self._receive(self.limits.reading_seconds)
-        if "error" in reply:
-            with self._damage():
-                error = raised(reply["error"])
-            if isinstance(error, MemoryError):
-                raise self._too_large()
-            raise error
-        return reply
+        return self._answer()
 
     @contextlib.contextmanager
     def _damage(self) -> Any:
@@ -103,7 +96,7 @@ class Process:
             "limits": tuple(self.limits), "memory": self._memory(), "file_size": self.limits.total_bytes,
             "cpu_seconds": self.limits.reading_seconds * (os.cpu_count() or 1) + 60,
         })  # fmt: skip
-        reply = self._receive(self.limits.reading_seconds)
+        reply = self._answer()
         self.measures = [m for m in reply.get("measures", []) if isinstance(m, str)]
 
     def _memory(self) -> int:
@@ -124,6 +117,15 @@ class Process:
         with contextlib.suppress(BrokenPipeError):  # it has ended, so that there is no reply
             self._process.stdin.write(content)
             self._process.stdin.flush()
+
+    def _answer(self) -> dict[str, Any]:
+        """The next reply, if it is no error."""
+        reply = self._receive(self.limits.reading_seconds)
+        if "error" not in reply:
+            return reply
+        with self._damage():
+            error = raised(reply["error"])
+        raise self._too_large() if isinstance(error, MemoryError) else error
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         """The next reply; what the process logs before it is logged here."""

@@ -95,6 +95,8 @@ def _restrict_files(read: Iterable[str], write: Iterable[str]) -> bool:
         _allow(rules, path, reading, FSAccess)
     for path in dict.fromkeys([*_DEVICES, *write]):
         _allow(rules, path, FSAccess.all(), FSAccess)
+    for path in write:  # so that the process can remove its folder once its parent has ended: only empty folders
+        _allow(rules, os.path.dirname(path), FSAccess.REMOVE_DIR, FSAccess)
     rules.apply()
     return True
 

@@ -6,6 +6,7 @@ ONNX file, errors as JSON. All are read with the checks of untrusted files.
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 from collections.abc import Mapping
@@ -141,7 +142,7 @@ def write_arrays(values: Mapping[str, Any], path: Path) -> None:
         if isinstance(value, Mapping):
             return ["dict", [[described(np.asarray(k)), described(v)] for k, v in value.items()]]
         array = np.asarray(value)
-        tensor = ir.StringTensor(array, shape=ir.Shape(array.shape)) if array.dtype.kind in "OUST" else ir.Tensor(array)
+        tensor = _strings_tensor(array) if array.dtype.kind in "OUST" else ir.Tensor(array)
         tensor.name = f"t{len(tensors)}"
         tensors.append(ir.Value(name=tensor.name, const_value=tensor, shape=tensor.shape, type=ir.TensorType(tensor.dtype)))
         return len(tensors) - 1
@@ -167,7 +168,8 @@ def read_arrays(path: Path) -> dict[str, Any]:
         if isinstance(described, int) and 0 <= described < len(tensors):
             found = tensors[described]
             if found is not None and found.const_value is not None:
-                return np.array(found.const_value.numpy())
+                tensor = found.const_value
+                return _string_array(tensor) if tensor.dtype == ir.DataType.STRING else np.array(tensor.numpy())
         if isinstance(described, list) and len(described) == 2 and isinstance(described[1], list) and depth < _MAX_DEPTH:
             if described[0] == "list":
                 return [value(item, depth + 1) for item in described[1]]
@@ -181,9 +183,22 @@ def read_arrays(path: Path) -> dict[str, Any]:
     return {name: value(described) for name, described in structure.items()}
 
 
+def _strings_tensor(array: np.ndarray[Any, Any]) -> ir.StringTensor:
+    encoded = [item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape") for item in array.ravel()]
+    return ir.StringTensor(encoded, shape=ir.Shape(array.shape))
+
+
+def _string_array(tensor: Any) -> np.ndarray[Any, Any]:
+    found = np.empty(tensor.size, object)
+    found[:] = [item.decode("utf-8", "surrogateescape") for item in tensor.string_data()]
+    return found.reshape(tensor.shape.numpy())
+
+
 def error_message(error: BaseException) -> dict[str, Any]:
     """An error as a message."""
     found: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, OSError) and error.errno is not None:
+        found |= {"message": str(error.strerror), "errno": error.errno}
     if isinstance(error, ConversionError):
         found |= {"direction": error.direction, "problems": [p.as_dict() for p in error.problems]}
     return found
@@ -196,12 +211,10 @@ def raised(message: Any) -> Exception:
     name, text = message["type"], message["message"]
     if name == "ConversionError":
         return ConversionError(str(message.get("direction")), [_problem(p) for p in _list(message.get("problems"))])
-    if name == "MemoryError":
-        return MemoryError(text)
-    if name == "RecursionError":
-        return RecursionError(text)
-    known: type[OnnxbridgeError] | None = _ERRORS.get(name)
-    if known is not None:
+    if isinstance(message.get("errno"), int):
+        return OSError(message["errno"], text)
+    known: Any = _ERRORS.get(name) or getattr(builtins, name, None)
+    if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, UnicodeError):
         return known(text)
     other: type[Exception] = type(name if name.isidentifier() else "Error", (Exception,), {})
     return other(text)

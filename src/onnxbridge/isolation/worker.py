@@ -23,7 +23,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from onnxbridge.isolation import sandbox
 
@@ -47,10 +47,16 @@ def serve(start: Request) -> None:
     threading.Thread(target=_end_with_parent, args=(requests.fileno(), folder), daemon=True).start()
     from onnxbridge import plugins
     from onnxbridge.hub.io.limits import Limits, limiting
+    from onnxbridge.isolation.transfer import error_message
 
-    plugins.import_modules(start["imports"])
+    try:
+        plugins.import_modules(start["imports"])
+        worker = _Worker(plugins.frontend(start["frontend"]), folder)
+    except Exception as error:
+        print(json.dumps({"error": error_message(error)}), file=replies, flush=True)
+        return
     with limiting(Limits(*start["limits"])):
-        _serve(_Worker(plugins.frontend(start["frontend"]), folder), requests, replies, measures)
+        _serve(worker, requests, replies, measures)
 
 
 def _serve(worker: _Worker, requests: BinaryIO, replies: TextIO, measures: list[str]) -> None:
@@ -69,7 +75,7 @@ def _serve(worker: _Worker, requests: BinaryIO, replies: TextIO, measures: list[
         try:
             request = pickle.load(requests)
         except EOFError:
-            return
+            _end(worker.folder)
         try:
             answer = getattr(worker, request["do"])(request)
         except Exception as error:
@@ -137,5 +143,9 @@ def _end_with_parent(pipe: int, folder: Path) -> None:
     poll.register(pipe, 0)  # reports only that the other end is closed
     while not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(1000)):
         pass
+    _end(folder)
+
+
+def _end(folder: Path) -> NoReturn:
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)

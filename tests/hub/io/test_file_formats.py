@@ -190,7 +190,7 @@ def test_pipes_devices_and_nul_are_refused_without_waiting(tmp_path):
 def test_provenance_has_hashes_and_no_paths(tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"abc")
     model = onnx_files.from_proto(affine())
-    provenance.stamp(model, [tmp_path / "net.onnx"], ["numpy"])
+    provenance.stamp(model, [tmp_path / "net.onnx"], {"numpy": np.__version__})
     assert model.metadata_props["onnxbridge.source"] == "net.onnx"
     assert model.metadata_props["onnxbridge.source.sha256"] == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert model.metadata_props["onnxbridge.framework.numpy"] == np.__version__

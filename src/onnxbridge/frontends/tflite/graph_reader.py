@@ -146,6 +146,8 @@ class _Reader:
                 attrs[name] = hub_dtype(value)
             elif name not in IRRELEVANT:
                 attrs[name] = value
+        if operator.name == "CAST" and outputs[0] is not None:  # files may omit its options: the type is that of its output
+            attrs.setdefault("out_data_type", hub_dtype(graph.tensors[operator.outputs[0]].type))
         if operator.is_custom and operator.custom_options:
             attrs["custom_options"] = operator.custom_options
         inputs = tuple(Ref((scope, i)) if i >= 0 else None for i in operator.inputs)

@@ -100,6 +100,11 @@ def test_a_cache_folder_writable_or_owned_by_others_is_not_used(tmp_path, monkey
         cache.folder.cache_clear()
         assert cache.folder() == found
     folder.chmod(0o700)
+    for mode, found in ((0o777, None), (0o1777, folder)):  # others may rename the folder, unless the bit for /tmp is set
+        tmp_path.chmod(mode)
+        cache.folder.cache_clear()
+        assert cache.folder() == found
+    tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     cache.folder.cache_clear()
     assert cache.folder() is None
@@ -118,6 +123,12 @@ np.testing.assert_allclose(y[:3], np.exp(x[:3]) / np.exp(x[:3]).sum(), rtol=1e-6
 """
 
 
+def one_bit_changed(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    return bytes(content)
+
+
 @pytest.mark.slow
 def test_corrupt_cache_files_are_recompiled(tmp_path):
     assert run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path)).returncode == 0
@@ -125,7 +136,7 @@ def test_corrupt_cache_files_are_recompiled(tmp_path):
     assert any(path.suffix == ".nbc" for path in files)
     if llvm.tiled():
         assert any(path.suffix == ".o" for path in files)
-    for content in (lambda path: path.read_bytes()[:-100], lambda path: b"", lambda path: b"\x80nothing" * 50):
+    for content in (lambda path: path.read_bytes()[:-100], lambda path: b"", lambda path: b"\x80nothing" * 50, one_bit_changed):
         for path in files:
             path.write_bytes(content(path))
         for _ in range(2):
@@ -133,6 +144,18 @@ def test_corrupt_cache_files_are_recompiled(tmp_path):
             ran = run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path))
             assert ran.returncode == 0 and not ran.stderr, ran.stderr
         assert files_of(tmp_path) == before  # the second run loaded everything from the cache
+
+
+@pytest.mark.slow
+def test_cache_files_that_others_can_write_are_recompiled(tmp_path):
+    run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path))
+    (compiled,) = tmp_path.rglob("rows.softmax-*.nbc")
+    compiled.chmod(0o666)
+    compiled.write_bytes(one_bit_changed(compiled))
+    ran = run_python("-c", ONE, ONNXBRIDGE_CACHE=str(tmp_path))
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    (again,) = tmp_path.rglob("rows.softmax-*.nbc")
+    assert again.stat().st_mode & 0o022 == 0
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def folder() -> Path | None:
     with contextlib.suppress(OSError):
         new = not place.exists()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if safe(place) and os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        if safe(place) and not _replaceable(place) and os.access(place, os.R_OK | os.W_OK | os.X_OK):
             os.utime(place)  # records when it was last used
             if new:
                 _clear(place.parent)
@@ -69,6 +70,54 @@ def safe(path: Path) -> bool:
     if stat.S_ISLNK(facts.st_mode):
         return False
     return not hasattr(os, "getuid") or (facts.st_uid == os.getuid() and not facts.st_mode & 0o022)
+
+
+def _replaceable(place: Path) -> bool:
+    """Whether others could put another folder in place of this one, since they may rename it in a folder above."""
+    for parent in place.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return True
+    return False
+
+
+def intact(module: str, name: str) -> bool:
+    """Whether the cached files of a kernel are this user's and as they were when it was compiled; True if there are none."""
+    files = _files(module, name)
+    if not files:
+        return True
+    try:
+        return all(map(safe, files)) and _checksum(files) == _seal(files[0].parent, module, name).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def seal(module: str, name: str) -> None:
+    """Record a checksum of the files of a kernel that was compiled now."""
+    files = _files(module, name)
+    if files:
+        path = _seal(files[0].parent, module, name)
+        with contextlib.suppress(OSError):
+            temporary = path.with_suffix(f".{os.getpid()}")
+            temporary.write_text(_checksum(files))
+            temporary.replace(path)
+
+
+def _files(module: str, name: str) -> list[Path]:
+    place = folder()
+    found = () if place is None else place.glob(f"*/{module}.{name}-*.nb[ic]")
+    return sorted(found)
+
+
+def _seal(folder: Path, module: str, name: str) -> Path:
+    return folder / f"{module}.{name}-.sha256"
+
+
+def _checksum(files: Sequence[Path]) -> str:
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
 
 
 def _sources() -> str:

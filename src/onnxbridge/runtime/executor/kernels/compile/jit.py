@@ -71,12 +71,20 @@ def compiled(function: Callable[..., Any], signature: str) -> Any:
     compiler = numba.cfunc(types.void(*kinds), cache=folder is not None, **_OPTIONS)
     if folder is None:
         return compiler(function)
+    name = function.__module__.rpartition(".")[2], function.__name__
     with _cache_at(str(folder)):
+        known = cache.has(*name)
+        if not cache.intact(*name):
+            cache.forget(*name)
+            known = False
         try:
-            return compiler(function)
+            made = compiler(function)
         except Exception:
-            cache.forget(function.__module__.rpartition(".")[2], function.__name__)
-            return compiler(function)
+            cache.forget(*name)
+            made, known = compiler(function), False
+        if not known:
+            cache.seal(*name)
+        return made
 
 
 yields: Any = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PREFIX = ".onnxbridge-"
+_LOCKED_WITHIN = 10.0
+"""Seconds after which a temporary folder has its lock."""
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
 Save = Callable[[Path], Sequence[str | os.PathLike[str]]]
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_WORDS = tuple(os.strerror(code) for code in _FULL)
@@ -30,8 +43,10 @@ def write_atomically(path: Path, force: bool, save: Save, source_files: Sequence
     if reason := obstacle(path, force, source_files):
         raise UsageError(reason)
     folder = path.parent
+    _remove_abandoned(folder)
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=".onnxbridge-", dir=folder))
+        temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
+        lock = _locked(temporary)
     except OSError as e:
         raise disk_error(e, folder) from e
     try:
@@ -41,9 +56,7 @@ def write_atomically(path: Path, force: bool, save: Save, source_files: Sequence
             if reason := obstacle(target, force, source_files):
                 raise UsageError(reason)
         for source, target in zip(written, targets, strict=True):
-            if os.path.lexists(target):
-                os.replace(target, temporary / f"replaced-{target.name}")
-            os.replace(source, target)
+            _replace(source, target)
         return targets
     except OnnxbridgeError:
         raise
@@ -53,6 +66,51 @@ def write_atomically(path: Path, force: bool, save: Save, source_files: Sequence
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Move a file or folder to `target` in one step, so that at any moment either what was there or what comes is there."""
+    is_folder = target.is_dir() and not target.is_symlink()
+    if not os.path.lexists(target) or not (is_folder or source.is_dir()):
+        os.replace(source, target)
+    elif not _exchange(source, target):  # then what was there is in the temporary folder
+        os.replace(target, source.with_name(f"replaced-{target.name}"))
+        os.replace(source, target)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Exchange two paths; False where the system cannot do that in one step. Source: renameat2(2) of Linux."""
+    if not sys.platform.startswith("linux"):
+        return False
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds a lock on a folder as long as this process lives; None if the lock is held, or there are none."""
+    if fcntl is None:
+        return None
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary folders of processes that were killed before they could."""
+    if fcntl is None:
+        return
+    for path in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            old = time.time() - path.lstat().st_mtime > _LOCKED_WITHIN
+            if old and path.lstat().st_uid == os.getuid() and (lock := _locked(path)) is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
 
 
 def obstacle(path: Path, force: bool, source_files: Sequence[Path] = ()) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 
+from onnxbridge import atomic_write
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 
@@ -138,26 +139,96 @@ def test_a_name_that_is_too_long_is_no_bug(cli, network_file, tmp_path):
     assert ran.code == 2 and "File name too long" in ran.err
 
 
-def test_sigterm_leaves_nothing_behind(network_file, tmp_path):
-    script = textwrap.dedent("""
-        import sys, time
-        from onnxbridge.backends.onnx import OnnxBackend
+SLOWLY = """
+import sys, time
+from onnxbridge.backends.onnx import OnnxBackend
 
-        def slowly(self, artifact, path):
-            path.write_bytes(b"half of it")
-            print("writing", flush=True)
-            time.sleep(60)
+def slowly(self, artifact, path):
+    path.write_bytes(b"half of it")
+    print("writing", flush=True)
+    time.sleep(60)
 
-        OnnxBackend.save = slowly
-        sys.argv = ["onnxbridge", "convert", "net.onnx", "-o", "made.onnx", "--no-verify"]
-        from onnxbridge.cli import main
-        main()
-    """)
-    before = content(tmp_path)
+OnnxBackend.save = slowly
+sys.argv = ["onnxbridge", "convert", "net.onnx", "-o", "made.onnx", "--no-verify", "--force"]
+from onnxbridge.cli import main
+main()
+"""
+
+
+def interrupted(folder, number):
+    """A conversion that got a signal while it wrote."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ran = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, **pipes)
+    ran = subprocess.Popen([sys.executable, "-c", SLOWLY], cwd=folder, **pipes)
     assert ran.stdout.readline() == "writing\n"
-    ran.send_signal(signal.SIGTERM)
+    ran.send_signal(number)
     _, err = ran.communicate(timeout=20)
-    assert ran.returncode == 143 and err == "terminated\n"
+    return ran.returncode, err.lstrip()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"), [(signal.SIGTERM, 143, "terminated\n"), (signal.SIGINT, 130, "interrupted\n")]
+)
+def test_signals_leave_nothing_behind(network_file, tmp_path, number, code, message):
+    before = content(tmp_path)
+    assert interrupted(tmp_path, number) == (code, message)
     assert content(tmp_path) == before and not list(tmp_path.glob(".onnxbridge-*"))
+
+
+def test_the_next_conversion_removes_what_a_killed_one_left(cli, network_file, tmp_path):
+    (tmp_path / "made.onnx").write_text("mine")
+    assert interrupted(tmp_path, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert (tmp_path / "made.onnx").read_text() == "mine"
+    (left,) = tmp_path.glob(".onnxbridge-*")
+    assert cli("convert", network_file, "-o", tmp_path / "a.onnx", "--no-verify").code == 0
+    assert left.exists(), "a folder that was made just now may not have its lock yet"
+    os.utime(left, (0, 0))
+    held = tmp_path / ".onnxbridge-held"
+    held.mkdir()
+    os.utime(held, (0, 0))
+    descriptor = os.open(held, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as a process that still writes
+    assert cli("convert", network_file, "-o", tmp_path / "b.onnx", "--no-verify").code == 0
+    os.close(descriptor)
+    assert not left.exists() and held.exists()
+
+
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    target = tmp_path / "net"
+    target.mkdir()
+    (target / "saved_model.pb").write_text("old")
+
+    def save(path):
+        path.mkdir()
+        (path / "saved_model.pb").write_text("new")
+        return [path]
+
+    found = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (found.append(paths), replace(*paths)))
+    assert atomic_write.write_atomically(target, True, save) == [target]
+    assert (target / "saved_model.pb").read_text() == "new" and os.listdir(tmp_path) == ["net"]
+    assert not found or not sys.platform.startswith("linux")
+    monkeypatch.setattr(atomic_write, "_exchange", lambda a, b: False)
+    assert atomic_write.write_atomically(target, True, save) == [target] and os.listdir(tmp_path) == ["net"]
+
+
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=512k none disk || exit 99
+cd disk && echo mine > kept
+"$1" -m onnxbridge convert ../net.onnx --to onnx -o made.onnx --opset 20 --no-verify --report report.json
+code=$?
+ls -A
+exit $code
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_keeps_what_was_there(tmp_path):
+    large_network(tmp_path / "net.onnx")
+    (tmp_path / "disk").mkdir()
+    namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", ON_A_SMALL_DISK, "sh", sys.executable]
+    ran = subprocess.run(namespace, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if ran.returncode == 99 or "unshare" in ran.stderr:
+        pytest.skip("this system does not let users mount a small disk of their own")
+    assert ran.returncode == 6 and "cannot be written" in ran.stderr and "bug" not in ran.stderr, ran.stderr
+    assert ran.stdout.split() == ["kept", "report.json"]

@@ -116,7 +116,7 @@ def patched(body):
 def test_every_end_of_the_process_is_an_error_with_one_line(running, model, body, error, match):
     hangs = "sleep" in body or "while" in body
     process = running(patched(body), Limits(total_bytes=2 << 20, reading_seconds=1.0 if hangs else 60.0))
-    process._start()
+    process.start()
     start = time.monotonic()
     with pytest.raises(error, match=match) as raised:
         process.ask("to_hub", source=model, inputs=None, dynamic=None, options={})

@@ -55,6 +55,21 @@ def command(compiles: bool, setup_mxnet: bool, yes: bool, as_json: bool) -> None
         shell.say(f"{'ok' if f['ok'] else '--':2} {name:12} {f['version'] or f['hint']}  ({f['purpose']})")
     shell.say(f"   devices      {', '.join(found['devices'])}")
     shell.say(_code(found["native_code"]))
+    shell.say(_confined(found["isolation"]))
+
+
+MEASURES = {
+    "limits": "limits of memory, time and file size", "network": "no network", "files": "no other files (Landlock)",
+    "calls": "no other programs (seccomp)",
+}  # fmt: skip
+"""What each measure of the isolated process is, for users."""
+
+
+def _confined(measures: list[str]) -> str:
+    missing = [text for name, text in MEASURES.items() if name not in measures]
+    held = ", ".join(text for name, text in MEASURES.items() if name in measures) or "nothing"
+    lacks = f"; this system lacks: {', '.join(missing)}" if missing else ""
+    return f"{'--' if missing else 'ok'} isolation    {held}{lacks}"
 
 
 def _setup_mxnet(yes: bool) -> None:
@@ -76,6 +91,7 @@ def _setup_mxnet(yes: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """What `doctor` prints. Frameworks are looked up, not imported; MXNet is looked up in its own interpreter."""
+    from onnxbridge.isolation.process import available_measures
     from onnxbridge.runtime import devices
     from onnxbridge.runtime.executor.kernels.compile import compile_all
 
@@ -88,7 +104,7 @@ def examine() -> dict[str, Any]:
     there = devices.devices()
     return {
         "onnxbridge": __version__, "python": platform.python_version(), "platform": platform.platform(), "frameworks": frameworks,
-        "devices": there, "native_code": compile_all.state(),
+        "devices": there, "native_code": compile_all.state(), "isolation": available_measures(),
     }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class Process:
             Exception: what the frontend raised.
         """
         if self._process is None:
-            self._start()
+            self.start()
         self._send({"do": do, **request})
         return self._answer()
 
@@ -84,7 +84,8 @@ class Process:
         """End the process and remove its folder."""
         self._close()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process, and learn what confines it."""
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOTSTRAP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=_environment(self.folder),
@@ -206,3 +207,13 @@ def _end(state: dict[str, Any]) -> None:
                 pipe.close()
     if state["_folder"] is not None:
         shutil.rmtree(state["_folder"], ignore_errors=True)
+
+
+def available_measures() -> list[str]:
+    """What would confine an isolated process on this system: those of "limits", "network", "files" and "calls" that it has."""
+    process = Process("onnx", [], Limits())
+    try:
+        process.start()
+        return process.measures
+    finally:
+        process.close()

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError, first_line
+from onnxbridge.hub.io.limits import limiting
+from onnxbridge.hub.io.resource_limits import folding_limited
+from onnxbridge.isolation import isolating
 from onnxbridge.pipeline.identity import external_files, identity
-from onnxbridge.pipeline.job_keys import OWN, checked_job, convert_keys, targets_of
+from onnxbridge.pipeline.job_keys import OWN, checked_job, convert_keys, limits_of, targets_of
 from onnxbridge.pipeline.store import Store
 
 Job = Mapping[str, Any]
@@ -30,7 +33,8 @@ def run_job(job: Job) -> Outcome:
     Args:
         job: a dict of plain values. `source` is a path, MODULE:FACTORY or a URL that fsspec opens; `weights` its second file.
             `to` is a target or a list of them ("onnx" by default), `output` the folder or URL for the artifacts ("." by default),
-            `name` their name without suffix (the source's by default). All other keys are arguments of `onnxbridge.convert`.
+            `name` their name without suffix (the source's by default). `isolate` is true by default, and `limits` a text such as
+            "tensor=8GiB,time=10m". All other keys are arguments of `onnxbridge.convert`.
 
     Returns:
         The outcome (docs/pipelines.md): `id`, `name`, `source`, `to`, `status` ("done" or "failed"), `exit_code`, `seconds`,
@@ -53,7 +57,8 @@ def run_job(job: Job) -> Outcome:
             known = store.record(outcome["id"])
             if known is not None and known["status"] == "done" and store.has(known["outputs"]):
                 return {**known, "reused": True}
-            _convert_all(local, store, outcome)
+            with isolating(job.get("isolate", True)), limiting(limits_of(job)), folding_limited():
+                _convert_all(local, store, outcome)
     except Exception as e:
         outcome |= _failure(e)
     outcome |= {

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import UsageError
+from onnxbridge.hub.io.limits import EXAMPLE, Limits, parsed_limits
 from onnxbridge.pipeline.store import is_url
 
-OWN = frozenset({"source", "weights", "to", "output", "name", "timeout", "memory", "force"})
+OWN = frozenset({"source", "weights", "to", "output", "name", "timeout", "memory", "force", "isolate", "limits"})
 """The keys that `convert` does not have in this form."""
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SUFFIXES = r"(-symbol)?\.(json|onnx|pt2|pt|pth|keras|h5|mlpackage|mlmodel|onnxtxt|pbtxt)$"
@@ -60,14 +61,29 @@ def problem_of(job: Mapping[str, Any]) -> str:
         for to in targets_of(job):
             plugins.backend_name(to)
         bytes_of(job.get("memory"))
+        limits_of(job)
     except UsageError as e:
         return str(e)
     if not isinstance(job.get("timeout", 1), (int, float)) or job.get("timeout", 1) <= 0:
         return f"timeout: {job['timeout']!r} is not a number of seconds"
+    if job.get("isolate", True) not in (True, False, "auto"):
+        return f"isolate: {job['isolate']!r} is not true, false or \"auto\""
     name = job.get("name", "model")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):
         return f"name: {name!r} is not a file name"
     return ""
+
+
+def limits_of(job: Mapping[str, Any]) -> Limits | None:
+    """The limits of a job.
+
+    Raises:
+        UsageError: if they are not in the form of `--limits`.
+    """
+    text = job.get("limits")
+    if text is not None and not isinstance(text, str):
+        raise UsageError(f"limits: {text!r} is not a text such as {EXAMPLE}")
+    return None if text is None else parsed_limits(text)
 
 
 def checked_job(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import pytest
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
+
+# Starting a framework again for each command would take hours. tests/isolation is about what is isolated.
+os.environ.setdefault("ONNXBRIDGE_ISOLATE", "never")
 
 
 def pytest_addoption(parser):

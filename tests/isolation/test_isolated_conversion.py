@@ -154,3 +154,75 @@ def test_values_of_every_kind_are_exchanged(tmp_path):
     assert found["strings"].tolist() == values["strings"].tolist()
     assert found["none"] is None and found["list"][2] is None and np.array_equal(found["list"][1][0], np.zeros(1))
     assert list(found["dict"]) == ["a", "b"] and np.array_equal(found["numbers"][1], np.ones(1))
+
+
+CRASHING = """
+import os, onnxbridge.frontends.pytorch as f
+f.PytorchFrontend.to_hub = lambda self, *given, **options: os.abort()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["convert", "check", "inspect", "verify", "diff"])
+def test_commands_outlive_a_crash(cli, tmp_path, monkeypatch, command):
+    monkeypatch.delenv("ONNXBRIDGE_ISOLATE")
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    monkeypatch.chdir(tmp_path)
+    path, options = torchscript(tmp_path)
+    other = [path] if command in ("verify", "diff") else []
+    ran = cli(command, path, *other, "--import", "crashing", "--inputs", options["inputs"])
+    assert ran.code == 4 and "crashed (SIGABRT)" in ran.err and ran.err.count("\n") == 1, ran.err
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_job_is_isolated_by_default(tmp_path, monkeypatch, isolate):
+    from onnxbridge.pipeline import run_job
+
+    monkeypatch.delenv("ONNXBRIDGE_ISOLATE")
+    used = []
+
+    def frontend_for(*given):
+        used.append(isolation._mode.get())
+        return plugins.frontend_for(*given)
+
+    monkeypatch.setattr(isolation, "frontend_for", frontend_for)
+    job = {"source": str(onnx_file(tmp_path)[0]), "output": str(tmp_path / "out"), "limits": "tensor=1GiB"}
+    assert run_job(job if isolate else {**job, "isolate": False})["status"] == "done"
+    assert set(used) == {isolate}
+
+
+def test_the_environment_changes_the_default(cli, tmp_path, monkeypatch):
+    path, _ = onnx_file(tmp_path)
+    monkeypatch.setenv("ONNXBRIDGE_ISOLATE", "sometimes")
+    ran = cli("inspect", path)
+    assert ran.code == 2 and "auto, always, never" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("tensor=8GB,time=10m", ""), ("tensor=8", ""), ("size=3", "is not a limit"), ("tensor=", "not a number of bytes"),
+     ("time=0", "not a number of seconds"), ("time=1e3", "not a number of seconds"), ("", "is not a limit")],
+)  # fmt: skip
+def test_limits_of_the_command_line(cli, tmp_path, text, error):
+    ran = cli("inspect", onnx_file(tmp_path)[0], "--limits", text)
+    assert (ran.code, error in ran.err) == (2 if error else 0, True)
+
+
+def test_a_tensor_beyond_the_limit_names_the_option(cli, tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g () => (float[a] y) <int64[1] n = {1073741824}> { y = ConstantOfShape(n) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "bomb.onnx")
+    ran = cli("verify", tmp_path / "bomb.onnx", tmp_path / "bomb.onnx", "--limits", "tensor=1GiB")
+    assert ran.code == 6 and "--limits tensor=SIZE" in ran.err, ran.err
+
+
+def test_folding_takes_no_longer_than_its_limit():
+    import time
+
+    from onnxbridge.hub.io.limits import Limits, limiting
+    from onnxbridge.hub.io.resource_limits import folding, folding_limited
+
+    with limiting(Limits(folding_seconds=0.01)), folding_limited():
+        with folding("A"):
+            time.sleep(0.02)
+        with pytest.raises(onnxbridge.LimitError, match="B: constant folding took more than the limit"), folding("B"):
+            pass

@@ -15,13 +15,30 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 from onnxbridge import plugins
+from onnxbridge.errors import UsageError
 from onnxbridge.hub.io.limits import present_limits
 from onnxbridge.plugin_protocols import Frontend
 
 Mode = bool | Literal["auto"]
 """Whether files are read in a process of their own; "auto": those of formats that are programs or that a framework opens."""
 
+VARIABLE = "ONNXBRIDGE_ISOLATE"
+_MODES: dict[str, Mode] = {"auto": "auto", "always": True, "never": False}
 _mode: ContextVar[Mode] = ContextVar("onnxbridge_isolation", default=False)
+
+
+def default_mode(otherwise: Mode) -> Mode:
+    """What the environment variable ONNXBRIDGE_ISOLATE says, `otherwise` where it is not set.
+
+    Raises:
+        UsageError: if its value is none of auto, always and never.
+    """
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return otherwise
+    if name not in _MODES:
+        raise UsageError(f"{VARIABLE}={name!r} is not one of {', '.join(_MODES)}")
+    return _MODES[name]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from onnxbridge.errors import LimitError, OnnxbridgeError, UsageError, VerificationError, first_line
 from onnxbridge.hub.io.limits import limiting
 from onnxbridge.hub.io.resource_limits import folding_limited
-from onnxbridge.isolation import isolating
+from onnxbridge.isolation import default_mode, isolating
 from onnxbridge.pipeline.identity import external_files, identity
 from onnxbridge.pipeline.job_keys import OWN, checked_job, convert_keys, limits_of, targets_of
 from onnxbridge.pipeline.store import Store
@@ -57,7 +57,7 @@ def run_job(job: Job) -> Outcome:
             known = store.record(outcome["id"])
             if known is not None and known["status"] == "done" and store.has(known["outputs"]):
                 return {**known, "reused": True}
-            with isolating(job.get("isolate", True)), limiting(limits_of(job)), folding_limited():
+            with isolating(job.get("isolate", default_mode(True))), limiting(limits_of(job)), folding_limited():
                 _convert_all(local, store, outcome)
     except Exception as e:
         outcome |= _failure(e)

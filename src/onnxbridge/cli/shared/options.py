@@ -27,9 +27,9 @@ imports = click.option(
 
 
 def _isolate(ctx: click.Context, param: click.Parameter, value: bool | None) -> None:
-    from onnxbridge.isolation import isolating
+    from onnxbridge.isolation import default_mode, isolating
 
-    ctx.with_resource(isolating("auto" if value is None else value))
+    ctx.with_resource(isolating(default_mode("auto") if value is None else value))
 
 
 def _limits(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -48,7 +48,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             expose_value=False,
             callback=_isolate,
             help="Read and run model files in a process of their own, confined by the operating system.  [default: TorchScript, "
-            "TensorFlow, Keras, TFLite and Core ML files]",
+            "TensorFlow, Keras, TFLite and Core ML files; ONNXBRIDGE_ISOLATE=always or never changes that]",
         ),
         click.option(
             "--limits",

@@ -3,11 +3,13 @@
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.hub.io import safe_files
+from onnxbridge.hub.io.pinned_files import Pinned
 
 
 def test_a_nul_character_never_reaches_the_system():
@@ -122,3 +124,21 @@ def test_a_user_link_to_a_folder_is_followed(tmp_path):
     (tmp_path / "model" / "b").symlink_to("a")
     with pytest.raises(UnsafeFileError, match="'b', which is a symbolic link"):
         safe_files.check_only_regular_files_below(tmp_path / "link")
+
+
+def test_a_pinned_file_is_what_it_was(tmp_path):
+    (tmp_path / "net.h5").write_text("good")
+    (tmp_path / "folder/variables").mkdir(parents=True)
+    (tmp_path / "folder/variables/index").write_text("good")
+    with Pinned(tmp_path / "net.h5") as file, Pinned(tmp_path / "folder") as folder:
+        for path in (tmp_path / "net.h5", tmp_path / "folder/variables/index"):
+            path.unlink()
+            path.symlink_to("/etc/passwd")
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("this system has no paths of open files")
+        assert file.path.endswith("/net.h5") and Path(file.path).read_text() == "good"
+        assert Path(folder.path, "variables/index").read_text() == "good"
+        assert file.shown(f"{file.path}: odd") == f"{tmp_path / 'net.h5'}: odd"
+    assert not Path(file.path).parent.exists() and not Path(folder.path).parent.exists()
+    with pytest.raises(UnsafeFileError, match="'variables/index', which is a symbolic link"):
+        Pinned(tmp_path / "folder")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import weakref
 import zipfile
 import zlib
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UnsafeFileError, UsageError
+from onnxbridge.errors import OnnxbridgeError, UnsafeFileError, UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import graph_files
 from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks, keras_2, operator_checks
 from onnxbridge.hub.io.detect_format import detect_format
+from onnxbridge.hub.io.pinned_files import Pinned
 from onnxbridge.hub.io.zip_archives import open_archive
 
 # how Keras words security errors
@@ -26,6 +28,23 @@ def load(path: str | os.PathLike[str]) -> Any:
     """The model in a file or folder: a Keras model, or a loaded SavedModel. No user code in it is run."""
     tf = frameworks.tensorflow()
     kind = detect_format(path)
+    if kind in ("graphdef", "metagraph"):
+        return graph_files.read(path, kind)
+    pinned = Pinned(path)
+    try:
+        model = _load(tf, pinned.path, kind)
+    except OnnxbridgeError as e:
+        pinned.close()
+        raise type(e)(pinned.shown(str(e))) from e
+    except BaseException:
+        pinned.close()
+        raise
+    weakref.finalize(model, pinned.close)  # functions of a SavedModel may read its assets when they are called
+    return model
+
+
+def _load(tf: Any, path: str, kind: str) -> Any:
+    """The model at a path that stays what it is."""
     if kind == "savedmodel":
         operator_checks.check(path)
         try:
@@ -36,8 +55,6 @@ def load(path: str | os.PathLike[str]) -> Any:
         except (OSError, IndexError, tf.errors.OpError) as e:
             reason = f"its variables are missing or damaged ({main_line(e)})"
             raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
-    if kind in ("graphdef", "metagraph"):
-        return graph_files.read(path, kind)
     if kind == "keras":
         open_archive(path, "save the model again with model.save")
     return _load_keras(path, kind)

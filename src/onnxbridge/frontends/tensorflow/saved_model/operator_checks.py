@@ -10,7 +10,7 @@ from typing import Any
 from onnxbridge.errors import UnsafeFileError
 from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import asset_tables, checkpoint_functions
-from onnxbridge.hub.io.safe_files import check_only_regular_files_below, map_file, open_file, quoted
+from onnxbridge.hub.io.safe_files import map_file, open_file, quoted
 
 # Operators that read or write files, run Python or other programs, or communicate with other processes.
 _UNSAFE = re.compile(
@@ -44,7 +44,6 @@ def check(path: str | os.PathLike[str], by_signatures: bool = False) -> None:
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
-    check_only_regular_files_below(path)
     name = os.path.join(os.fspath(path), "saved_model.pb")
     found = saved_model_pb2.SavedModel()
     try:

@@ -1,7 +1,7 @@
 """Paths for frameworks that open files by name: what is opened there is what was checked, whatever happens to the file meanwhile.
 
-A private folder has a symbolic link to an open descriptor of each file (/proc/self/fd/N): nothing is copied, and no file is looked
-up by its name a second time. Systems without these links get the path itself.
+A private folder has a symbolic link to an open descriptor of each file (/proc/self/fd/N): nothing is copied, and no file is found
+by its name a second time. Systems without these links get the path itself.
 """
 
 from __future__ import annotations

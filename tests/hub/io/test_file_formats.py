@@ -272,3 +272,33 @@ def test_cyclic_graphs_are_refused():
     }""")
     with pytest.raises(UnsafeFileError, match="[Cc]ycle"):
         onnx_files.from_proto(model)
+
+
+@pytest.mark.parametrize("depth", [150, 5_000, 100_000])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(" + "seq(", ")" + " x) => (float y) { y = Identity(x) }"),
+        ("(bool c) => (float y) { " + "y = If (c) <then_branch = g () => (y) { ", "}>" + " }"),
+    ],
+    ids=["types", "subgraphs"],
+)
+def test_deeply_nested_text_is_refused_before_it_is_parsed(tmp_path, depth, before, after):
+    first, last = ("seq(", ")") if "seq" in before else ("y = If (c) <then_branch = g () => (y) { ", "}>")
+    middle = "float" if "seq" in before else ""
+    head = '<ir_version: 10, opset_import: ["" : 21]> g ' + before.removesuffix(first)
+    text = head + first * depth + middle + last * depth + after.removeprefix(last)
+    (tmp_path / "net.onnxtxt").write_text(text)
+    with pytest.raises(UnsafeFileError):
+        onnx_files.read(tmp_path / "net.onnxtxt")
+
+
+def test_brackets_in_strings_and_comments_are_not_nested(tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float x) => (float y) <float w = {1}> '
+    text += '{ # ' + "(" * 500 + '\n y = Add(x, w) }'
+    (tmp_path / "net.onnxtxt").write_text(text)
+    try:
+        expected = onnx.parser.parse_model(text)
+    except onnx.parser.ParseError:
+        pytest.fail("this onnx has no comments")
+    assert [n.op_type for n in onnx_files.read(tmp_path / "net.onnxtxt").graph] == [n.op_type for n in expected.graph.node]

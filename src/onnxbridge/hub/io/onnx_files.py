@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,9 @@ MAX_FILE_BYTES = (1 << 31) - 1  # protobuf's own limit
 EXTERNAL_FILES = "onnxbridge.beside"  # key in a model's meta: the locations of its external data files
 _MAX_TEXT_BYTES = 256 << 20
 _PAGE = 4096
-_TEXT_ERRORS = (UnicodeDecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
+_MAX_NESTING = 200  # brackets within brackets: a model of 31 nested If nodes has 94, and protobuf refuses more
+_BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|#[^\n]*|[()\[\]{}<>]", re.DOTALL)
+_TEXT_ERRORS = (UnicodeDecodeError, DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
 
 
 def read(path: str | os.PathLike[str], *, keep_maps: bool = False) -> ir.Model:
@@ -121,12 +124,26 @@ def _parse_text(content: Buffer, form: str, path_text: str) -> onnx.ModelProto:
     try:
         text = bytes(content).decode("utf-8")
         if form == "text":
+            _check_nesting(text, path_text)
             return onnx.parser.parse_model(text)
         proto = onnx.ModelProto()
         (json_format if form == "json" else text_format).Parse(text, proto)
         return proto
     except _TEXT_ERRORS as problem:
         raise protobuf_weights.corrupt(path_text, " ".join(str(problem).split())[:200]) from None
+
+
+def _check_nesting(text: str, path_text: str) -> None:
+    """Refuse brackets that are nested too deeply for onnx's parser, which recurses in native code."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        bracket = found[0]
+        if bracket in ("(", "[", "{", "<"):
+            depth += 1
+        elif bracket in (")", "]", "}") or (bracket == ">" and text[found.start() - 1] != "="):  # not that of =>
+            depth -= 1
+        if depth > _MAX_NESTING:
+            raise protobuf_weights.corrupt(path_text, f"it is nested more than {_MAX_NESTING} deep")
 
 
 def _model(proto: onnx.ModelProto, store: WeightStore, keep_maps: bool) -> ir.Model:

@@ -241,7 +241,10 @@ def _allowed_sizes(ranges: Any, shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 def _array_dtype(array: Any) -> np.dtype[Any] | None:
-    name = type(array).ArrayDataType.Name(array.dataType)
+    try:
+        name = type(array).ArrayDataType.Name(array.dataType)
+    except ValueError:
+        raise UnsafeFileError(f"a feature has the unknown data type {array.dataType}; save the model again") from None
     return None if name == "INVALID_ARRAY_DATA_TYPE" else np.dtype("float64" if name == "DOUBLE" else name.lower())
 
 

@@ -23,6 +23,7 @@ LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 DENSE, ROW_SPARSE, CSR = 0, 1, 2
 AUXILIARY = {DENSE: 0, ROW_SPARSE: 1, CSR: 2}
+MAX_ELEMENTS = 1 << 50
 MAX_DIMS = 32  # NumPy's limit in the versions that MXNet supports
 
 Array = np.ndarray[Any, Any]
@@ -123,7 +124,7 @@ class _Reader:
 
     def data(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """A view of the elements that follow."""
-        if any(d < 0 for d in shape):
+        if any(d < 0 for d in shape) or math.prod(d for d in shape if d) > MAX_ELEMENTS:
             raise self.damaged(f"an array of shape {tuple(shape)}")
         start = self.take(math.prod(shape) * dtype.itemsize, f"an array of shape {tuple(shape)}")
         return np.ndarray(tuple(shape), dtype, buffer=self._data, offset=start)

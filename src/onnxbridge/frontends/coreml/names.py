@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from onnxbridge.errors import UnsafeFileError
 from onnxbridge.formats.coreml.mil_program import Feature
 
 INTERFACE = "onnxbridge.interface"
@@ -34,7 +36,13 @@ class Names:
 
 def names(metadata: Mapping[str, str], inputs: list[Feature], outputs: list[Feature], states: list[str]) -> Names:
     """The source's names if the Core ML backend wrote the model, else Core ML's own names."""
-    interface = json.loads(metadata.get(INTERFACE, "{}"))
+    try:
+        return _names(json.loads(metadata.get(INTERFACE, "{}")), inputs, outputs, states)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise UnsafeFileError(f"the model's {INTERFACE} is damaged ({type(e).__name__}); convert the source again") from e
+
+
+def _names(interface: Any, inputs: list[Feature], outputs: list[Feature], states: list[str]) -> Names:
     hub_names = {p["coreml"]: p["hub"] for key in ("inputs", "outputs") for p in interface.get(key, ())}
     hub_states = {p["coreml"]: (p["hub"], output) for p, output in interface.get("states", ())}
     found = Names({f.name: hub_names.get(f.name, f.name) for f in inputs})

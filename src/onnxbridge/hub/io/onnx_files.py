@@ -47,7 +47,10 @@ _MAX_TEXT_BYTES = 256 << 20
 _PAGE = 4096
 _MAX_NESTING = 200  # brackets within brackets: a model of 31 nested If nodes has 94, and protobuf refuses more
 _BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|#[^\n]*|[()\[\]{}<>]", re.DOTALL)
-_TEXT_ERRORS = (UnicodeDecodeError, DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RecursionError)
+_TEXT_ERRORS = (
+    UnicodeDecodeError, DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, RuntimeError,
+    IndexError, ValueError,
+)  # fmt: skip
 
 
 def read(path: str | os.PathLike[str], *, keep_maps: bool = False) -> ir.Model:

@@ -32,7 +32,7 @@ class Malformed(Exception):
 def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """Decode the varint at a position; returns its value and the position after it."""
     value = shift = 0
-    while at < end and shift < 70:
+    while at < min(end, len(data)) and shift < 70:
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift

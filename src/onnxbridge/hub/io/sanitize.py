@@ -19,6 +19,9 @@ _ATTRIBUTE_TYPES = {
 }  # fmt: skip
 
 
+_BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",), "SequenceMap": ("body",)}
+
+
 def sanitize(model: onnx.ModelProto, path: str, keep_maps: bool = False) -> None:
     """Replace legacy and sparse forms in place, and refuse malformed models.
 
@@ -28,6 +31,7 @@ def sanitize(model: onnx.ModelProto, path: str, keep_maps: bool = False) -> None
         raise UnsafeFileError(f"{path}: has no graph; export the model again.")
     if model.training_info:
         warnings.warn(f"{path}: training information is dropped; the inference graph is kept.", stacklevel=3)
+    _check_text(path, *(entry.domain for owner in (model, *model.functions) for entry in owner.opset_import))
     _normalize_opset_imports(model, path)
     maps: list[Problem] = []
     for graph in [model.graph, *model.functions]:
@@ -50,8 +54,19 @@ def _normalize_opset_imports(model: onnx.ModelProto, path: str) -> None:
         raise UnsafeFileError(f"{path}: imports no version of ai.onnx; export the model again.")
 
 
+def _check_text(path: str, *texts: str | bytes) -> None:
+    """Refuse strings that are not UTF-8, which protobuf returns as bytes."""
+    for text in texts:
+        if isinstance(text, bytes):
+            raise UnsafeFileError(f"{path}: the name {quoted(text)} is not valid UTF-8; export the model again.")
+
+
 def _normalize_graph(graph: onnx.GraphProto | onnx.FunctionProto, path: str, maps: list[Problem]) -> None:
+    _check_text(path, graph.name, *(value.name for value in graph.value_info))
     if isinstance(graph, onnx.GraphProto):
+        _check_text(path, *(value.name for value in (*graph.input, *graph.output)))
+        for tensor in graph.initializer:
+            _check_tensor_text(tensor, path)
         for sparse in graph.sparse_initializer:
             graph.initializer.add().CopyFrom(to_dense(path, sparse))
         del graph.sparse_initializer[:]
@@ -64,12 +79,42 @@ def _normalize_graph(graph: onnx.GraphProto | onnx.FunctionProto, path: str, map
     for value in graph.value_info:
         _normalize_type(value.type, path, value.name, maps)
     for node in graph.node:
+        _check_text(path, node.op_type, node.domain, node.name, *node.input, *node.output, *(a.name for a in node.attribute))
         if node.domain == "ai.onnx":
             node.domain = ""
         for attribute in node.attribute:
             _normalize_attribute(attribute, path)
             for inner in _subgraphs(attribute):
                 _normalize_graph(inner, path, maps)
+        _check_bodies(node, path)
+
+
+def _check_tensor_text(tensor: onnx.TensorProto, path: str) -> None:
+    _check_text(path, tensor.name, *(text for entry in tensor.external_data for text in (entry.key, entry.value)))
+
+
+def _check_bodies(node: onnx.NodeProto, path: str) -> None:
+    """Refuse control flow whose bodies are missing, or have not the inputs and outputs that the operator requires."""
+    if node.domain or node.op_type not in _BODIES:
+        return
+    found = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+    bodies = [found.get(name) for name in _BODIES[node.op_type]]
+    outputs, inputs = len(node.output), len(node.input)
+    for body in bodies:
+        if body is None:
+            wrong = f"has no {' and '.join(_BODIES[node.op_type])}"
+        elif node.op_type == "If":
+            wrong = "has branches with too few outputs" if len(body.output) < outputs else ""
+        elif node.op_type == "Loop":
+            states = max(0, inputs - 2)
+            fits = len(body.input) == states + 2 and len(body.output) >= 1 + states and len(body.output) - 1 >= outputs
+            wrong = "" if fits else "does not fit its body"
+        elif node.op_type == "Scan":  # the first version had one input more
+            wrong = "" if inputs - len(body.input) in (0, 1) and len(body.output) >= outputs else "does not fit its body"
+        else:
+            wrong = "" if len(body.input) == inputs and len(body.output) >= outputs else "does not fit its body"
+        if wrong:
+            raise UnsafeFileError(f"{path}: the {node.op_type} {quoted(node.name)} {wrong}; export the model again.")
 
 
 def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
@@ -80,6 +125,8 @@ def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
 
 def _normalize_attribute(attribute: onnx.AttributeProto, path: str) -> None:
     """Set the type of an attribute of IR version 1, and make sparse tensors dense."""
+    if attribute.HasField("t"):
+        _check_tensor_text(attribute.t, path)
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         fields = [d.name for d, _ in attribute.ListFields() if d.name in _ATTRIBUTE_TYPES]
         if len(fields) != 1:

@@ -56,7 +56,7 @@ def open_archive(path: str | PathLike[str], hint: str) -> Archive:
     with open(descriptor, "rb", closefd=False) as file:
         try:
             found = zipfile.ZipFile(file).infolist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, OverflowError, struct.error) as error:
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, OverflowError, IndexError, struct.error) as error:
             raise UnsafeFileError(f"{shown}: is not a readable archive ({error}); {hint}.") from error
     data = map_file(descriptor)
     if len(found) > MAX_MEMBERS:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import UnsafeFileError, UsageError, first_line
 from onnxbridge.frameworks.log_suppression import loggers_disabled
 from onnxbridge.frontends.pytorch.capture.callables import as_module
 from onnxbridge.frontends.pytorch.torchscript import interpreter
@@ -99,7 +99,11 @@ def _load_state_dict(path: Any) -> Mapping[str, Any]:
     torch = frameworks.torch()
     kind = detect_format(path)
     if kind == "safetensors":
-        tensors: Mapping[str, Any] = frameworks.safetensors().load_file(os.fspath(path))
+        try:
+            tensors: Mapping[str, Any] = frameworks.safetensors().load_file(os.fspath(path))
+        except Exception as error:  # SafetensorError, KeyError of an unknown dtype, RuntimeError of a wrong size
+            reason = first_line(error)
+            raise UnsafeFileError(f"{quoted(os.fspath(path))} is damaged ({reason}); save the weights again") from error
         return tensors
     if kind == "pytorch-pickle" and zipfile.is_zipfile(path):
         open_archive(path, "save the state dict again with torch.save")

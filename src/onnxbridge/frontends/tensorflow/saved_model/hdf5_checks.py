@@ -61,6 +61,8 @@ def _check(file: BinaryIO, label: str) -> None:
                 if not isinstance(link, h5py.HardLink):
                     raise _error(label, location, "is a link")
                 found = group.get(name)
+                if found is None:
+                    raise _error(label, location, "cannot be read")
                 if isinstance(found, h5py.Dataset) and (found.external or found.is_virtual):
                     raise _error(label, location, "is stored in another file")
                 key = h5py.h5o.get_info(found.id).addr

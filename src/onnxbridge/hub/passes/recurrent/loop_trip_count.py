@@ -29,7 +29,9 @@ def infer_trip_counts(model: ir.Model) -> None:
     """Infer trip counts and scan outputs of the model's loops, in place."""
     names: set[str] = set()
     for node in list(model.graph.all_nodes()):
-        if node.op_type == "Loop" and not node.domain and len(node.outputs) == len(node.inputs) - 2:
+        if node.op_type != "Loop" or node.domain or len(node.outputs) != len(node.inputs) - 2:
+            continue
+        if len(node.attributes["body"].as_graph().outputs) == len(node.outputs) + 1:  # no scan outputs, used or not
             loop = _Loop(node)
             if loop.limits or loop.arrays:
                 names = names or names_in(model)

@@ -8,7 +8,9 @@ since .npz files do not know bfloat16 and its like. An .npz without a header is 
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,9 +91,9 @@ def read(path: Path) -> SamplesFile:
             if HEADER not in archive.files:
                 return SamplesFile([Sample(str(path), {name: archive[name] for name in archive.files})])
             return _read_with_header(path, archive)
-    except zipfile.BadZipFile as e:
-        raise UnsafeFileError(f"{path}: is damaged ({e})") from e
-    except (ValueError, OSError, EOFError) as e:
+    except (zipfile.BadZipFile, zlib.error, tokenize.TokenError, RuntimeError, NotImplementedError) as e:
+        raise UnsafeFileError(f"{path}: is damaged ({first_line(e)})") from e
+    except (ValueError, OSError, EOFError, OverflowError) as e:
         reason = "Python objects are not read" if "pickle" in str(e) else first_line(e)
         raise UsageError(f"{path}: is not an .npz file of plain arrays ({reason})") from e
 

@@ -1,7 +1,8 @@
-# make demo         the story in one minute: train a small network, convert it to every target, verify each
+# make demo         the story in two minutes: train a small network, convert it to every target, verify each
 # make test         every test, on samples of the largest tables of cases; what CI runs
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# make fuzz         damage files of a format at random and read them: READER=onnx (or all), SECONDS=60; GUIDED=1 chooses by coverage
 # All need Python 3.11 and nothing else; each environment is built once.
 
 PYTHON ?= python3.11
@@ -10,7 +11,7 @@ MXNET := .venv-mxnet
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full lint docs clean
+.PHONY: demo test quick test-full fuzz lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -23,6 +24,13 @@ quick: lint $(MXNET)/ready
 
 test-full: lint $(MXNET)/ready
 	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+READER ?= all
+SECONDS ?= 60
+
+fuzz: $(VENV)/ready
+	@if [ -n "$(GUIDED)" ]; then $(VENV)/bin/python $(PIP) 'atheris>=3'; fi
+	$(VENV)/bin/python -m tests.fuzz_readers.run $(READER) --seconds $(SECONDS) $(if $(GUIDED),--guided)
 
 lint: $(VENV)/ready
 	$(VENV)/bin/ruff check .

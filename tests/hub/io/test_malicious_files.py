@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -204,3 +205,38 @@ def test_names_from_a_file_are_escaped_in_messages(tmp_path):
     with pytest.raises(UnsafeFileError) as caught:
         onnx_files.read(save(tmp_path, proto))
     assert "\x1b" not in str(caught.value) and "\\x1b" in str(caught.value)
+
+
+BODY = 'body = b (int64 i, bool g, float p) => (bool h, float q) { h = Identity(g) q = Add(p, p) }'
+WRONG_BODIES = {
+    "no body": "z = Loop(t, e, s) <x = 1>",
+    "too many states": f"z = Loop(t, e, s, s) <{BODY}>",
+    "too few states": f"z = Loop(t, e) <{BODY}>",
+    "too many results": f"z, w, v = Loop(t, e, s) <{BODY}>",
+    "no branches": "z = If(e)",
+    "one branch": "z = If(e) <then_branch = b () => (float q) { q = Constant<value_float = 1.0>() }>",
+    "a scan that does not fit": f"z = Scan(s) <{BODY}, num_scan_inputs = 1>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG_BODIES)
+def test_bodies_that_do_not_fit_are_refused(tmp_path, wrong):
+    start = "t = Constant<value_int = 2>() e = Constant<value = bool {1}>() s = Constant<value_float = 1.0>()"
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g () => (float z) {{ {start} {WRONG_BODIES[wrong]} }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    with pytest.raises(UnsafeFileError, match="body|branch"):
+        onnx_files.read(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("name", [b"Relu", b"inner", b"x", b"y", b"w", b"location", b"w.bin"])
+def test_names_that_are_not_utf_8_are_refused(tmp_path, name):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { [inner] a = Relu(x) y = Add(a, w) }'
+    model = onnx.parser.parse_model(text)
+    tensor = model.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="w.bin")
+    (tmp_path / "w.bin").write_bytes(bytes(8))
+    content = model.SerializeToString()
+    assert name in content
+    (tmp_path / "m.onnx").write_bytes(content.replace(name, b"\xff" * len(name)))
+    with pytest.raises(UnsafeFileError, match="UTF-8"):
+        onnx_files.read(tmp_path / "m.onnx")

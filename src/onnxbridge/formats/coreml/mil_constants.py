@@ -38,9 +38,21 @@ CHUNK = 1 << 20  # numbers unpacked at a time; each takes one byte per bit
 SUB_BYTE = {"INT4": 4, "UINT1": 1, "UINT2": 2, "UINT3": 3, "UINT4": 4, "UINT6": 6}
 
 
+def enum_name(enum: Any, number: int) -> str:
+    """The name of a value of a protobuf enumeration.
+
+    Raises:
+        UnsafeFileError: if it has no such value.
+    """
+    try:
+        return str(enum.Name(number))
+    except ValueError:
+        raise UnsafeFileError(f"the model has an unknown {enum.DESCRIPTOR.name}, {number}; save it again") from None
+
+
 def type_name(tensor: Any) -> str:
     """The MIL name of a tensor's element type."""
-    name: str = coremltools().proto.MIL_pb2.DataType.Name(tensor.dataType)
+    name = enum_name(coremltools().proto.MIL_pb2.DataType, tensor.dataType)
     if name not in DTYPES:
         raise UnsafeFileError(f"the program has tensors of dtype {name}, which NumPy does not have")
     return name

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.formats.coreml import package_files
-from onnxbridge.formats.coreml.mil_constants import ConstantReader, tensor_type
+from onnxbridge.formats.coreml.mil_constants import ConstantReader, enum_name, tensor_type
 from onnxbridge.formats.coreml.mil_program import Array, Block, Feature, Function, Operation, Slot, Type
 from onnxbridge.frameworks import coremltools
 
@@ -210,7 +210,7 @@ def _feature(described: Any) -> Feature:
     kind = described.type.WhichOneof("Type") or ""
     if kind == "imageType":
         image = described.type.imageType
-        color = type(image).ColorSpace.Name(image.colorSpace)
+        color = enum_name(type(image).ColorSpace, image.colorSpace)
         ranges = [image.imageSizeRange.heightRange, image.imageSizeRange.widthRange] if image.HasField("imageSizeRange") else []
         shapes = [(s.height, s.width) for s in image.enumeratedSizes.sizes]
         return Feature(
@@ -241,10 +241,7 @@ def _allowed_sizes(ranges: Any, shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 def _array_dtype(array: Any) -> np.dtype[Any] | None:
-    try:
-        name = type(array).ArrayDataType.Name(array.dataType)
-    except ValueError:
-        raise UnsafeFileError(f"a feature has the unknown data type {array.dataType}; save the model again") from None
+    name = enum_name(type(array).ArrayDataType, array.dataType)
     return None if name == "INVALID_ARRAY_DATA_TYPE" else np.dtype("float64" if name == "DOUBLE" else name.lower())
 
 

@@ -50,11 +50,11 @@ def _load(tf: Any, path: str, kind: str) -> Any:
         try:
             with frameworks.quiet():  # it logs a traceback about an unreadable fingerprint, and continues
                 return tf.saved_model.load(os.fspath(path))
-        except (AttributeError, ValueError, KeyError, TypeError, RuntimeError) as e:
-            return _by_signatures(tf, os.fspath(path), e)
         except (OSError, IndexError, tf.errors.OpError) as e:
             reason = f"its variables are missing or damaged ({main_line(e)})"
             raise UnsafeFileError(f"{os.fspath(path)}: {reason}; save the model again.") from e
+        except Exception as e:
+            return _by_signatures(tf, os.fspath(path), e)
     if kind == "keras":
         open_archive(path, "save the model again with model.save")
     return _load_keras(path, kind)
@@ -77,7 +77,12 @@ def _load_keras(path: str | os.PathLike[str], kind: str) -> Any:
             if found is None:
                 raise
             return found
-    except (ValueError, TypeError, AttributeError, AssertionError, NotImplementedError) as e:
+    except OnnxbridgeError:
+        raise
+    except (OSError, KeyError, IndexError, EOFError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as e:
+        reason = main_line(e)
+        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({reason}); get the file again or save the model again.") from e
+    except Exception as e:
         text = str(e).split("Exception encountered: ")[-1]  # the error in an inner layer
         if _SECURITY_ERROR.search(text) and "lambda" in text.lower():
             raise UnsafeFileError(
@@ -93,9 +98,6 @@ def _load_keras(path: str | os.PathLike[str], kind: str) -> Any:
             ) from e
         hint = "" if keras_2.is_installed() else "; if Keras 2 wrote it, install tf_keras (pip install tf_keras)"
         raise UsageError(f"{os.fspath(path)}: Keras cannot load it: {main_line(text or repr(e))}{hint}") from e
-    except (OSError, KeyError, IndexError, EOFError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as e:
-        reason = main_line(e)
-        raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({reason}); get the file again or save the model again.") from e
 
 
 def _names_python(text: str) -> bool:

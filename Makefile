@@ -2,16 +2,19 @@
 # make test         every test, on samples of the largest tables of cases; what CI runs
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# make dist         the wheel and the sdist, built twice and compared, and a list of what they depend on (CycloneDX), in dist/
+# make audit        known vulnerabilities of what is installed; asks a database on the network
 # make fuzz         damage files of a format at random and read them: READER=onnx (or all), SECONDS=60; GUIDED=1 chooses by coverage
 # All need Python 3.11 and nothing else; each environment is built once.
 
 PYTHON ?= python3.11
 VENV := .venv
 MXNET := .venv-mxnet
+DIST := .venv-dist
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full fuzz lint docs clean
+.PHONY: demo test quick test-full fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -31,6 +34,23 @@ SECONDS ?= 60
 fuzz: $(VENV)/ready
 	@if [ -n "$(GUIDED)" ]; then $(VENV)/bin/python $(PIP) 'atheris>=3'; fi
 	$(VENV)/bin/python -m tests.fuzz_readers.run $(READER) --seconds $(SECONDS) $(if $(GUIDED),--guided)
+
+# Files in the packages have the date of the last commit, so that anybody builds the same bytes.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+dist:
+	rm -rf dist $(DIST)
+	$(PYTHON) -m venv $(DIST)/build && $(PYTHON) -m venv $(DIST)/installed
+	$(DIST)/build/bin/python $(PIP) 'build>=1' 'cyclonedx-bom>=7'
+	$(DIST)/build/bin/python -m build --outdir dist
+	$(DIST)/build/bin/python -m build --outdir $(DIST)/again
+	for file in dist/*; do cmp $$file $(DIST)/again/$$(basename $$file) || exit 1; done
+	$(DIST)/installed/bin/python $(PIP) -c constraints.txt dist/*.whl
+	$(DIST)/build/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml -o dist/onnxbridge.cdx.json $(DIST)/installed
+	cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+audit: $(VENV)/ready
+	$(VENV)/bin/python $(PIP) 'pip-audit>=2'
+	$(VENV)/bin/python -m pip_audit
 
 lint: $(VENV)/ready
 	$(VENV)/bin/ruff check .
@@ -56,4 +76,4 @@ $(MXNET)/ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(MXNET)
+	rm -rf $(VENV) $(MXNET) $(DIST) dist

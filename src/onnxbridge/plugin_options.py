@@ -74,7 +74,9 @@ def _declared(method: Any) -> Mapping[str, Option]:
     found = {}
     for p in inspect.signature(method).parameters.values():
         if p.kind is p.KEYWORD_ONLY:
-            annotation = eval(p.annotation, names) if isinstance(p.annotation, str) else p.annotation
+            annotation = p.annotation
+            if isinstance(annotation, str):  # of the plugin's own source
+                annotation = eval(annotation, names)  # noqa: S307
             setting = next((m for m in getattr(annotation, "__metadata__", ()) if isinstance(m, Setting)), None)
             if setting is not None:
                 found[p.name] = _option(p.name, annotation.__origin__, p.default, setting)

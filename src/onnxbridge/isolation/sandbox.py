@@ -21,7 +21,7 @@ _SYSTEM = (
     *(f"/proc/{name}" for name in ("cpuinfo", "filesystems", "meminfo", "mounts", "stat", "sys", "version")),
 )  # fmt: skip
 """What libraries read when they are loaded: other libraries, the number of cores, sources of random numbers."""
-_DEVICES = ("/dev/null", "/dev/shm")
+_DEVICES = ("/dev/null",)
 _REFUSED_CALLS = (
     "execve", "execveat", "fork", "vfork", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4", "ptrace",
     "process_vm_readv", "process_vm_writev", "kill", "tkill", "pidfd_open", "pidfd_send_signal", "mount", "umount2", "pivot_root",

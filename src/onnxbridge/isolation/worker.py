@@ -73,7 +73,7 @@ def _serve(worker: _Worker, requests: BinaryIO, replies: TextIO, measures: list[
     reply({"measures": measures})
     while True:
         try:
-            request = pickle.load(requests)
+            request = pickle.load(requests)  # noqa: S301  from the parent, which is trusted
         except EOFError:
             _end(worker.folder)
         try:

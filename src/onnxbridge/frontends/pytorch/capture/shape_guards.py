@@ -71,7 +71,8 @@ def _compiled(guard: Any, symbols: list[Any]) -> Callable[..., bool]:
 
     own = {s: sympy.Symbol(f"size_{i}", integer=True) for i, s in enumerate(symbols)}
     text = PythonPrinter().doprint(guard.xreplace(own))
-    compiled: Callable[..., bool] = eval(f"lambda {', '.join(map(str, own.values()))}: {text}", {"min": min, "max": max})
+    source = f"lambda {', '.join(map(str, own.values()))}: {text}"
+    compiled: Callable[..., bool] = eval(source, {"min": min, "max": max})  # noqa: S307  printed from a sympy expression
     return compiled
 
 

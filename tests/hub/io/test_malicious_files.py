@@ -240,3 +240,12 @@ def test_names_that_are_not_utf_8_are_refused(tmp_path, name):
     (tmp_path / "m.onnx").write_bytes(content.replace(name, b"\xff" * len(name)))
     with pytest.raises(UnsafeFileError, match="UTF-8"):
         onnx_files.read(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("kind", ["TENSOR", "GRAPH", "TYPE_PROTO", "SPARSE_TENSOR"])
+def test_attributes_without_a_value_are_refused(tmp_path, kind):
+    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> g () => (float y) { y = Constant() }')
+    model.graph.node[0].attribute.add(name="value", type=onnx.AttributeProto.AttributeType.Value(kind))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(UnsafeFileError, match="'value' has no value"):
+        onnx_files.read(tmp_path / "m.onnx")

@@ -19,6 +19,10 @@ _ATTRIBUTE_TYPES = {
 }  # fmt: skip
 
 
+_MESSAGES = {
+    onnx.AttributeProto.TENSOR: "t", onnx.AttributeProto.GRAPH: "g", onnx.AttributeProto.TYPE_PROTO: "tp",
+    onnx.AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+}  # fmt: skip
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",), "SequenceMap": ("body",)}
 
 
@@ -132,6 +136,9 @@ def _normalize_attribute(attribute: onnx.AttributeProto, path: str) -> None:
         if len(fields) != 1:
             raise UnsafeFileError(f"{path}: the attribute {quoted(attribute.name)} has no single value; export the model again.")
         attribute.type = onnx.AttributeProto.AttributeType.Value(_ATTRIBUTE_TYPES[fields[0]])
+    field = _MESSAGES.get(attribute.type)
+    if field is not None and not attribute.HasField(field) and not attribute.ref_attr_name:
+        raise UnsafeFileError(f"{path}: the attribute {quoted(attribute.name)} has no value; export the model again.")
     if attribute.type == onnx.AttributeProto.SPARSE_TENSOR and attribute.name == "sparse_value":
         attribute.t.CopyFrom(to_dense(path, attribute.sparse_tensor))
         attribute.ClearField("sparse_tensor")

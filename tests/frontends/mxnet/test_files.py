@@ -207,6 +207,8 @@ def test_upgrades_of_old_symbols(tmp_path):
         {"nodes": {}, "heads": []},
         {"nodes": [variable("x"), operator("relu", "a", [(1, 0)])], "heads": [[1, 0, 0]]},
         {"nodes": [variable("x")], "heads": [[0, 2**40, 0]]},
+        {"nodes": [], "heads": [], "attrs": {"mxnet_version": ["int", float("inf")]}},
+        {"nodes": [], "heads": [], "attrs": {"mxnet_version": ["int", "10901"]}},
         [],
     ],
 )

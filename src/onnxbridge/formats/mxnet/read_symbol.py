@@ -104,7 +104,9 @@ def _value(attr: Any) -> Any:
 def _version(attrs: Any) -> int:
     """The version of MXNet that wrote the file, 10901 for 1.9.1; 0 before 0.9.0."""
     found = _value(_typed(attrs, dict).get("mxnet_version", 0))
-    return int(found)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise _InvalidSymbol("mxnet_version is no integer")
+    return found
 
 
 def mxnet_version(symbol: Graph) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.diagnostics import Problem
 from onnxbridge.errors import first_line
 from onnxbridge.rules import Rules
 
@@ -66,6 +67,24 @@ class Reopened:
     artifact: Any
     inputs: Mapping[str, Sequence[int | None]]
     outputs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a source says of itself when the shapes of its inputs are not known.
+
+    Attributes:
+        inputs, outputs: their names.
+        weights: their dtypes and shapes by name.
+        operators: how often each of the framework's operators occurs.
+        problems: operators that cannot be converted whatever the shapes are.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    weights: Mapping[str, tuple[str, Sequence[int]]]
+    operators: Mapping[str, int]
+    problems: Sequence[Problem]
 
 
 class _Plugin(ABC):
@@ -147,6 +166,10 @@ class Frontend(_Plugin):
     def implied_files(self, source: Any) -> Sequence[Path]:
         """The files that a source is read from although it does not name them, such as the parameters beside an MXNet symbol."""
         return ()
+
+    def outline(self, source: Any) -> Outline | None:
+        """What can be said of a source that cannot be converted without the shapes of its inputs; None where that is nothing."""
+        return None
 
     def origin(self, source: Any) -> Mapping[str, str]:
         """What the source says of its author, license, version and the tool that wrote it, by the format's own names.

@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 
 from onnxbridge.entry_points import entry_points
 from onnxbridge.errors import UsageError
-from onnxbridge.plugin_protocols import Arrays, ArtifactInfo, Backend, Frontend, NamedRun, Reopened, Run
+from onnxbridge.plugin_protocols import Arrays, ArtifactInfo, Backend, Frontend, NamedRun, Outline, Reopened, Run
 
 __all__ = [
-    "Arrays", "ArtifactInfo", "Backend", "Frontend", "GROUPS", "NamedRun", "Plugin", "Reopened", "Run", "backend", "backend_name",
-    "frontend", "frontend_for", "implied_files", "import_modules", "installed",
+    "Arrays", "ArtifactInfo", "Backend", "Frontend", "GROUPS", "NamedRun", "Outline", "Plugin", "Reopened", "Run", "backend",
+    "backend_name", "frontend", "frontend_for", "implied_files", "import_modules", "installed",
 ]  # fmt: skip
 
 

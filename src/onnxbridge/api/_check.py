@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,12 @@ from onnxbridge.errors import (
     ConversionError,
     MissingFrameworkError,
     Problem,
+    UsageError,
 )
 from onnxbridge.hub.io.limits import Limits
 from onnxbridge.isolation import Mode
+
+logger = logging.getLogger("onnxbridge")
 
 
 @guarded
@@ -71,6 +75,12 @@ def problems_by_target(
         hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
     except ConversionError as e:
         return [(None, problem) for problem in e.problems]
+    except UsageError as e:
+        outline = None if inputs is not None else reader.outline(source)
+        if outline is None:
+            raise
+        logger.info("only the operators were checked: %s", e)
+        return [(None, problem) for problem in outline.problems]
     found: list[tuple[str | None, Problem]] = []
     targets = [to] if isinstance(to, str) else list(to or plugins.installed("backend"))
     bounds = parsed_dynamic(dynamic)[1]
@@ -117,6 +127,11 @@ def explain(
         return []
     reader = isolation.frontend_for(source, frontend)
     own, backend_options = plugin_options.of_source(reader, backend_options)
-    hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
+    try:
+        hub = load(source, frontend=reader.name, inputs=inputs, dynamic=dynamic, **own)
+    except UsageError:
+        if inputs is not None or reader.outline(source) is None:
+            raise
+        return []  # of operators whose shapes are not known
     given = with_bounds(writer, plugin_options.checked(writer, backend_options), parsed_dynamic(dynamic)[1])
     return list(writer.explain(prepared(writer, hub, given), **given))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,11 @@ import click
 from onnxbridge.cli.shared import options, shell
 from onnxbridge.cli.shared.model_cost import cost, cost_text, weights_text
 from onnxbridge.diagnostics import one_line
+from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
 
 if TYPE_CHECKING:
+    from onnxbridge.plugin_protocols import Outline
     from onnxbridge.runtime.executor.explain import Planned
 
 
@@ -51,7 +55,18 @@ def command(source: str, weights: str | None, plan: bool, as_json: bool, **given
     both = (source, weights) if weights else source
     plugins.import_modules(settings.get("imports"))
     reader = isolation.frontend_for(both, given["frontend"])
-    model = to_hub(reader, both, parsed_inputs(settings.get("inputs")), parsed_dynamic(settings.get("dynamic"))[0])
+    try:
+        model = to_hub(reader, both, parsed_inputs(settings.get("inputs")), parsed_dynamic(settings.get("dynamic"))[0])
+    except UsageError as e:
+        outline = None if settings.get("inputs") else reader.outline(both)
+        if outline is None:
+            raise
+        found = outlined(outline) | {"origin": dict(reader.origin(both))}
+        shell.outcome.tell(**found)
+        if not as_json:
+            _show_outline(found)
+        shell.note(f"note: {e}")
+        return
     sizes = {name: high for name, (_, high) in _bounds(settings.get("dynamic")).items() if high is not None}
     found = describe(model) | cost(model, sizes) | {"origin": dict(reader.origin(both))}
     steps = plan_of(model) if plan else []
@@ -96,6 +111,38 @@ def _bounds(dynamic: list[str] | None) -> dict[str, tuple[int, int | None]]:
     from onnxbridge.api._arguments.example_inputs import parsed_dynamic
 
     return parsed_dynamic(dynamic)[1]
+
+
+def outlined(outline: Outline) -> dict[str, Any]:
+    """The facts that `inspect` shows of a source whose shapes are not known; the operators are the source framework's own."""
+    import numpy as np
+
+    def named(names: Sequence[str]) -> list[dict[str, Any]]:
+        return [{"name": name, "dtype": None, "shape": None} for name in names]
+
+    weights = outline.weights.values()
+    return {
+        "inputs": named(outline.inputs), "outputs": named(outline.outputs),
+        "weights": {
+            "tensors": len(weights), "elements": sum(math.prod(shape) for _, shape in weights),
+            "bytes": sum(math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in weights),
+        },
+        "operators": dict(sorted(outline.operators.items(), key=lambda item: (-item[1], item[0]))),
+        "problems": [problem.as_dict() for problem in outline.problems],
+    }  # fmt: skip
+
+
+def _show_outline(found: dict[str, Any]) -> None:
+    for kind in ("inputs", "outputs"):
+        for v in found[kind]:
+            shell.say(one_line(f"{kind[:-1]:7} {v['name']}: the shape is not known"))
+    w = found["weights"]
+    shell.say(f"weights {w['tensors']} tensors, {w['elements']:,} elements, {w['bytes']:,} bytes")
+    shell.say(one_line("nodes   " + ", ".join(f"{op} {n}" for op, n in found["operators"].items())))
+    for problem in found["problems"]:
+        shell.say(one_line(f"        {problem['op']} x{problem['count']}: {problem['reason']}"))
+    for label, (key, value) in zip(chain(["origin "], repeat(" " * 7)), found["origin"].items(), strict=False):
+        shell.say(one_line(f"{label} {key} = {value}"))
 
 
 def plan_of(model: Any) -> list[Planned]:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxbridge.hub.io.limits import Limits
 from onnxbridge.isolation.process import Process
 from onnxbridge.isolation.transfer import read_arrays, read_model, write_arrays
-from onnxbridge.plugin_protocols import Arrays, Frontend, NamedRun, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, NamedRun, Outline, Run
 from onnxbridge.rules import Rules
 
 _FILES = "onnxbridge.isolated"
@@ -72,6 +72,9 @@ class IsolatedFrontend(Frontend):
         model: ir.Model = self._process.received(read_model, self._process.folder, "written")
         model.meta[_FILES] = self._process
         return model
+
+    def outline(self, source: Any) -> Outline | None:
+        return self.reader.outline(source) if self.reader.runs_elsewhere else None
 
     def origin(self, source: Any) -> Mapping[str, str]:
         found = self._process.ask("origin", source=source).get("origin")

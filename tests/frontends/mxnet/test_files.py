@@ -261,6 +261,26 @@ def test_shapes_of_inputs(tmp_path):
     assert [i.shape[0].value for i in named.graph.inputs] == ["N", "N"]
 
 
+def test_inspect_and_check_without_shapes(tmp_path, cli):
+    nodes = [
+        variable("data"), variable("w"), operator("FullyConnected", "fc", [(0, 0), (1, 0)], {"num_hidden": 3, "no_bias": True}),
+        operator("Custom", "mine", [(2, 0)], {"op_type": "acme"}), operator("relu", "r", [(3, 0)]),
+    ]  # fmt: skip
+    files = save(tmp_path, nodes, [(4, 0)], {"arg:w": np.zeros((3, 5), "f4")})
+    ran = cli("inspect", files[0], "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 0 and [v["name"] for v in found["inputs"]] == ["data"] and found["inputs"][0]["shape"] is None
+    assert [v["name"] for v in found["outputs"]] == ["r_output"] and found["operators"]["FullyConnected"] == 1
+    assert found["weights"] == {"tensors": 1, "elements": 15, "bytes": 60}
+    ran = cli("inspect", files[0])
+    assert "input   data: the shape is not known" in ran.out and "--inputs" in ran.err
+    for target in ("onnx", "coreml"):
+        ran = cli("check", files[0], "--to", target)
+        assert ran.code == 3 and "Custom:acme x1: no rule" in ran.out and "only the operators were checked" in ran.err
+    ran = cli("inspect", files[0], "--inputs", "other:float32[1,5]")
+    assert ran.code == 2 and "no input 'other'" in ran.err
+
+
 def test_reading_imports_no_mxnet():
     code = "import sys, onnxbridge.frontends.mxnet, onnxbridge.backends.mxnet; sys.exit('mxnet' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

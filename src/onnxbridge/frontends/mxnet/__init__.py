@@ -19,7 +19,7 @@ from onnxbridge.frontends.mxnet import graph_reader, live_blocks, symbol_for_cpu
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.source_files import Files, files_of
 from onnxbridge.hub.io.detect_format import detect_format
-from onnxbridge.plugin_protocols import Arrays, Frontend, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, Outline, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
 
@@ -65,6 +65,14 @@ class MXNet(Frontend):
     def implied_files(self, source: Any) -> Sequence[Path]:
         files = None if live_blocks.is_live(source) else files_of(source)
         return [path for path in files or () if path is not None]
+
+    def outline(self, source: Any) -> Outline | None:
+        from onnxbridge.frontends.mxnet.outline import outline
+
+        if live_blocks.is_live(source) or files_of(source) is None:
+            return None
+        with _files(source, None) as files:
+            return outline(*_read(files))
 
     def origin(self, source: Any) -> dict[str, str]:
         if live_blocks.is_live(source):

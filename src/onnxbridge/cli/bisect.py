@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxbridge.cli.shared import options, shell
-from onnxbridge.cli.shared.outcome import hashes
+from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import VerificationError
 
 
@@ -73,7 +73,7 @@ def command(
     with shell.stages(quiet) as progress:
         found = api.bisect(first, candidate, progress=progress, **settings)
     if shell.outcome.shown:
-        files = hashes(sources)
+        files = model_hashes(first, candidate, others=[given["data"]])
         shell.outcome.tell(source_files=files, **found.as_dict())
     shell.outcome.draw(found)
     if not as_json:

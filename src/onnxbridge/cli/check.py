@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxbridge.cli.shared import options, shell
-from onnxbridge.cli.shared.outcome import hashes
+from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import ConversionError
 
 
@@ -46,7 +46,7 @@ def command(
         lines = api.explain(model, targets[0], **settings) if len(targets) == 1 else []
     shell.outcome.tell(source=source, targets=targets, problems=[{**p.as_dict(), "target": name} for name, p in by_target])
     if shell.outcome.shown:
-        shell.outcome.tell(source_files=hashes((source, weights)))
+        shell.outcome.tell(source_files=model_hashes(model))
     if lines:
         shell.outcome.tell(operators=[line.as_dict() for line in lines])
     if not as_json:

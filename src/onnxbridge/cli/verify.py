@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxbridge.cli.shared import divergence, options, shell
-from onnxbridge.cli.shared.outcome import hashes
+from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import UsageError, VerificationError
 
 
@@ -83,7 +83,8 @@ def command(
         else:
             found = api.round_trip(first, via, progress=progress, **_for_round_trip(candidate, settings))
     if shell.outcome.shown:
-        files = hashes(sources)
+        others = [given[name] for name in ("data", "load_outputs", "golden")]
+        files = model_hashes(first, candidate, others=others)
         shell.outcome.tell(source_files=files, **found.as_dict())
     shell.outcome.draw(found)
     if not as_json:

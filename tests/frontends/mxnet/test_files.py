@@ -277,6 +277,8 @@ def test_inspect_and_check_without_shapes(tmp_path, cli):
     for target in ("onnx", "coreml"):
         ran = cli("check", files[0], "--to", target)
         assert ran.code == 3 and "Custom:acme x1: no rule" in ran.out and "only the operators were checked" in ran.err
+    listed = json.loads(cli("check", files[0], "--to", "onnx", "--json").out)["source_files"]
+    assert [file["path"] for file in listed] == [str(path) for path in files]  # the parameters are found beside the symbol
     ran = cli("inspect", files[0], "--inputs", "other:float32[1,5]")
     assert ran.code == 2 and "no input 'other'" in ran.err
 

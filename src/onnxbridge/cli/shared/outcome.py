@@ -133,6 +133,14 @@ class Outcome:
         )  # fmt: skip
 
 
+def model_hashes(*models: Any, others: Sequence[str | os.PathLike[str] | None] = ()) -> list[dict[str, Any]]:
+    """As `hashes`, of all files that models are read from, named or not, and of other files."""
+    from onnxbridge.api._arguments.early_checks import source_files
+
+    files = [os.fspath(path) for model in models if model is not None for path in source_files(model)]
+    return hashes(list(dict.fromkeys([*files, *others])))
+
+
 def hashes(sources: Sequence[str | os.PathLike[str] | None]) -> list[dict[str, Any]]:
     """Size in bytes and SHA-256 of each source that is a file or folder, None for one that cannot be read."""
     from onnxbridge.hub.ir.provenance import sha256

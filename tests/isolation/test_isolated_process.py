@@ -189,6 +189,17 @@ def test_nothing_stays_when_the_parent_is_killed(model):
     assert not os.path.exists(f"/proc/{child}") or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 
 
+def test_nothing_is_imported_from_the_current_folder(model, tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("import os; os.abort()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    process = Process("onnx", [model], Limits())
+    try:
+        assert process.ask("origin", source=model)["origin"]
+    finally:
+        process.close()
+
+
 def test_inputs_that_cannot_be_sent_are_refused(running, model):
     with pytest.raises(UsageError, match="--no-isolate"):
         running("").ask("to_hub", source=model, inputs=lambda: None, dynamic=None, options={})

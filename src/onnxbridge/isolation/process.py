@@ -92,7 +92,7 @@ class Process:
         )  # fmt: skip
         read = [os.path.realpath(path if os.path.isdir(path) else os.path.dirname(path) or ".") for path in self.files]
         self._send({
-            "path": [os.path.abspath(p) for p in sys.path], "folder": str(self.folder), "frontend": self.frontend,
+            "path": _import_path(), "folder": str(self.folder), "frontend": self.frontend,
             "read": [*read, *([os.getcwd()] if plugins.imported() else [])], "imports": plugins.imported(),
             "limits": tuple(self.limits), "memory": self._memory(), "file_size": self.limits.total_bytes,
             "cpu_seconds": self.limits.reading_seconds * (os.cpu_count() or 1) + 60,
@@ -183,6 +183,13 @@ class Process:
     def _too_large(self) -> LimitError:
         most = self._memory() // (1 << 20)
         return LimitError(f"{self._subject()}: reading it takes more than {most:,} MiB of memory (--limits total=SIZE)")
+
+
+def _import_path() -> list[str]:
+    """Where the process imports from: not the current folder, unless the user named modules, since models may be in it."""
+    here, own = os.getcwd(), os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    found = [os.path.abspath(path) for path in sys.path]
+    return [path for path in found if path != here or path == own or plugins.imported()]
 
 
 def _environment(folder: Path) -> dict[str, str]:

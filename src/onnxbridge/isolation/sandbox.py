@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import sys
 from collections.abc import Iterable
@@ -16,12 +17,13 @@ from typing import Any
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000  # of unshare(2)
 _THREAD = 0x00010000  # CLONE_THREAD
 _SYSTEM = (
-    "/usr", "/lib", "/lib64", "/bin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom",
-    "/dev/random",
+    "/usr", "/lib", "/lib64", "/bin", "/opt", "/nix/store", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero",
+    "/dev/urandom", "/dev/random",
     *(f"/proc/{name}" for name in ("cpuinfo", "filesystems", "meminfo", "mounts", "stat", "sys", "version")),
 )  # fmt: skip
 """What libraries read when they are loaded: other libraries, the number of cores, sources of random numbers."""
-_DEVICES = ("/dev/null",)
+_DEVICES = ("/dev/null", "/dev/nvidia*", "/dev/dri", "/dev/kfd")
+"""What is written too: accelerators are devices."""
 _REFUSED_CALLS = (
     "execve", "execveat", "fork", "vfork", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4", "ptrace",
     "process_vm_readv", "process_vm_writev", "kill", "tkill", "pidfd_open", "pidfd_send_signal", "mount", "umount2", "pivot_root",
@@ -91,9 +93,11 @@ def _restrict_files(read: Iterable[str], write: Iterable[str]) -> bool:
     except Exception:  # not installed, or not in this kernel
         return False
     reading = FSAccess.READ_FILE | FSAccess.READ_DIR | FSAccess.EXECUTE
-    for path in dict.fromkeys([*_SYSTEM, f"/proc/{os.getpid()}", sys.prefix, sys.base_prefix, *sys.path, *read]):
+    libraries = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path]
+    own = [f"/proc/{os.getpid()}", sys.prefix, sys.base_prefix, *sys.path, os.path.dirname(os.path.dirname(__file__)), *libraries]
+    for path in dict.fromkeys([*_SYSTEM, *own, *read]):
         _allow(rules, path, reading, FSAccess)
-    for path in dict.fromkeys([*_DEVICES, *write]):
+    for path in dict.fromkeys([*(path for pattern in _DEVICES for path in glob.glob(pattern)), *write]):
         _allow(rules, path, FSAccess.all(), FSAccess)
     for path in write:  # so that the process can remove its folder once its parent has ended: only empty folders
         _allow(rules, os.path.dirname(path), FSAccess.REMOVE_DIR, FSAccess)

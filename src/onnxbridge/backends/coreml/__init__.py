@@ -141,14 +141,18 @@ class CoreMLBackend(Backend):
 
     def save(self, artifact: CoreMLModel, path: Path) -> list[Path]:
         """Write an .mlpackage folder or, for a neural network, an .mlmodel file."""
+        from onnxbridge.backends.coreml.reproducible import make_reproducible
+
         suffix = ".mlmodel" if artifact.kind == "neuralnetwork" else ".mlpackage"
         if suffix == ".mlmodel" and path.suffix == ".mlpackage":
             path = path.with_suffix(suffix)
         if path.suffix == suffix:
             artifact.model.save(str(path))
+            make_reproducible(path)
         else:  # coremltools requires its own suffix
             named = path.with_name(path.name + suffix)
             artifact.model.save(str(named))
+            make_reproducible(named)
             shutil.move(named, path)
         return [path]
 

@@ -65,6 +65,10 @@ sizes, which the module accepts, is replaced by one exported at those sizes.
 """
 
 
+_OF_THIS_PROCESS = ("stack_trace", "from_node")
+"""What torch.export notes of each node: lines of onnxbridge's own code, and addresses in memory."""
+
+
 def exported(artifact: Any) -> Any:
     """The module as an exported program whose dynamic dimensions have the hub's names.
 
@@ -272,8 +276,13 @@ def _location(artifact: Any, error: Exception) -> SourceLocation | None:
 
 def save(artifact: Any, path: Path) -> None:
     """Write the `.pt2` file."""
+    program = exported(artifact)
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            for name in _OF_THIS_PROCESS:
+                node.meta.pop(name, None)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about weights that are views, but saves them correctly
-        torch.export.save(exported(artifact), buffer)
+        torch.export.save(program, buffer)
     path.write_bytes(buffer.getvalue())

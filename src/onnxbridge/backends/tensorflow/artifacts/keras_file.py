@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from onnxbridge import frameworks
+from onnxbridge.backends.tensorflow.artifacts.reproducible import without_date
 from onnxbridge.backends.tensorflow.functional.model import KerasModel
 from onnxbridge.errors import ConversionError, Problem, SourceLocation
 
@@ -25,6 +26,8 @@ def save(artifact: Any, path: Path) -> None:
         raise _refused("Keras does not read calls of keras.ops from .h5 files", 'convert with output="NAME.h5"')
     with frameworks.quiet():
         artifact.save(str(path))
+    if path.suffix == ".keras":
+        without_date(path)
 
 
 def _refused(reason: str, hint: str) -> ConversionError:

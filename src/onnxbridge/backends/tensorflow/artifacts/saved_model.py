@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from onnxbridge import frameworks
+from onnxbridge.backends.tensorflow.artifacts.reproducible import with_derived_fingerprint
 from onnxbridge.backends.tensorflow.hub_module import keywords
 from onnxbridge.errors import ConversionError, Problem, SourceLocation
 
@@ -50,6 +51,7 @@ def save(artifact: Any, path: Path) -> None:
     root.non_trainable_variables = _variables(artifact.non_trainable_variables)
     with frameworks.quiet():
         tf.saved_model.save(root, str(path), signatures={"serving_default": serve})
+    with_derived_fingerprint(path)
 
 
 def _variables(found: Sequence[Any]) -> list[Any]:

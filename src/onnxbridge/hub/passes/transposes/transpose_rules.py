@@ -343,8 +343,11 @@ def _reshape(propagation: TransposePropagation, node: ir.Node) -> RulePerms:
         if len(sizes) != 2 or sizes.count(-1) > 1 or 0 in sizes:
             return None
         target = propagation.constant(np.array(sizes, np.int64), f"{node.name}.shape")
-        created = propagation.write("Reshape", [t.source, target], node.outputs[0], shape, "reshape")
-        node.outputs[0].replace_all_uses_with(created)
+        node.op_type = "Reshape"
+        node.attributes.pop("axis", None)
+        node.resize_inputs(2)
+        node.replace_input_with(0, t.source)
+        node.replace_input_with(1, target)
         return [None]
     sizes = _ints(node.inputs[1]) or [0]
     if 0 in sizes:

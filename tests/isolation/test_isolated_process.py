@@ -124,6 +124,13 @@ def test_every_end_of_the_process_is_an_error_with_one_line(running, model, body
     assert "\n" not in str(raised.value)
 
 
+def test_debugging_shows_where_it_happened(running, model, monkeypatch):
+    monkeypatch.setenv("ONNXBRIDGE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError) as raised:
+        running(patched("1 / 0")).ask("to_hub", source=model, inputs=None, dynamic=None, options={})
+    assert "in to_hub" in raised.value.__notes__[0]
+
+
 REPLIES = [
     "no json", "[" * 100_000, '{"error": 3}', '{"error": {"type": "ConversionError", "message": "", "problems": 3}}', "[1, 2]",
 ]  # fmt: skip

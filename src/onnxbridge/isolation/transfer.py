@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.diagnostics import Problem, SourceLocation
+from onnxbridge.diagnostics import Problem, SourceLocation, one_line
 from onnxbridge.errors import (
     ConversionError,
     LimitError,
@@ -197,6 +198,8 @@ def _string_array(tensor: Any) -> np.ndarray[Any, Any]:
 def error_message(error: BaseException) -> dict[str, Any]:
     """An error as a message."""
     found: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if os.environ.get("ONNXBRIDGE_DEBUG"):
+        found["traceback"] = "".join(traceback.format_exception(error))
     if isinstance(error, OSError) and error.errno is not None:
         found |= {"message": str(error.strerror), "errno": error.errno}
     if isinstance(error, ConversionError):
@@ -206,6 +209,13 @@ def error_message(error: BaseException) -> dict[str, Any]:
 
 def raised(message: Any) -> Exception:
     """The error of a message, to be raised. Of other errors than ours, the class has the same name and the text is the same."""
+    error = _raised(message)
+    if isinstance(message.get("traceback"), str) and os.environ.get("ONNXBRIDGE_DEBUG"):
+        error.add_note("\n".join(map(one_line, message["traceback"].splitlines())))
+    return error
+
+
+def _raised(message: Any) -> Exception:
     if not isinstance(message, dict) or not all(isinstance(message.get(k), str) for k in ("type", "message")):
         raise Damaged("an error")
     name, text = message["type"], message["message"]

@@ -157,8 +157,12 @@ main()
 
 def interrupted(folder, number):
     """A conversion that got a signal while it wrote."""
+
+    def heed_interrupts():  # a job in the background of a shell starts with SIGINT ignored, and so do its children
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ran = subprocess.Popen([sys.executable, "-c", SLOWLY], cwd=folder, **pipes)
+    ran = subprocess.Popen([sys.executable, "-c", SLOWLY], cwd=folder, preexec_fn=heed_interrupts, **pipes)
     assert ran.stdout.readline() == "writing\n"
     ran.send_signal(number)
     _, err = ran.communicate(timeout=20)

@@ -371,16 +371,4 @@ def samples():
         s("RNN", f(4, 2, 3), weights, f(ways, 2, 2), f(ways, 2, 5), mode="lstm",
           state_size=5, num_layers=1, projection_size=2, state_outputs=True, bidirectional=ways == 2, heads=3,
           known=(1,))  # fmt: skip
-
-    # quant
-    s("_contrib_quantize_v2", x34, out_type="int8", min_calib_range=-2.0, max_calib_range=2.0, heads=3)
-    s("_contrib_quantize_v2", p(3, 4), out_type="uint8", min_calib_range=0.0, max_calib_range=1.5, heads=3)
-    s("_contrib_quantize_v2", x34, out_type="int8", heads=3)
-    s("_contrib_quantize", x34, a(-2), a(2), out_type="int8", heads=3)
-    s("_contrib_quantize", p(3, 4), a(0), a(1), out_type="uint8", heads=3)
-    small = a(-100, 3, 127, 0).astype(np.int8)
-    s("_contrib_dequantize", small, a(-2), a(2), known=(1, 2))
-    s("_contrib_dequantize", a(0, 3, 255).astype(np.uint8), a(0), a(2), known=(1, 2))
-    wide = a(-(2**29), 3, 2**28, 0).astype(np.int32)
-    s("_contrib_requantize", wide, a(-8), a(8), min_calib_range=-2.0, max_calib_range=2.0, heads=3)
     return found

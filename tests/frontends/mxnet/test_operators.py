@@ -12,16 +12,17 @@ import onnxbridge
 from onnxbridge.backends.onnx import backend
 from onnxbridge.formats.mxnet.read_symbol import literal
 from onnxbridge.frontends.mxnet import frontend
-from onnxbridge.frontends.mxnet.graph_reader import IRRELEVANT
+from onnxbridge.frontends.mxnet.graph_reader import FUSED, IRRELEVANT
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.runtime.mxnet import service
 from tests.frontends.mxnet.build import single
 from tests.frontends.mxnet.samples import samples
 from tests.frontends.mxnet.samples_linalg_random_image import linalg_random_image_samples
 from tests.frontends.mxnet.samples_numpy import numpy_samples
+from tests.frontends.mxnet.samples_quantized import quantized_samples
 
-SAMPLES = samples() + numpy_samples() + linalg_random_image_samples()
-CONTROL_FLOW = {"_foreach", "_while_loop", "_cond"}  # tested in test_models.py, because they need subgraphs
+SAMPLES = samples() + numpy_samples() + linalg_random_image_samples() + quantized_samples()
+NEED_SUBGRAPHS = {"_foreach", "_while_loop", "_cond"} | FUSED  # tested in test_models.py and test_quantized_models.py
 GPU_ONLY = {"BatchNorm_v1"}
 ROUNDING = 2.0**-16
 """Both round each operation to 2^-24 of its result, with at most a few hundred operations in different orders."""
@@ -59,7 +60,7 @@ def test_operator(sample, tmp_path):
 
 
 def test_every_rule_has_a_sample():
-    assert set(rule) - {s.op for s in SAMPLES} - CONTROL_FLOW - GPU_ONLY == set()
+    assert set(rule) - {s.op for s in SAMPLES} - NEED_SUBGRAPHS - GPU_ONLY == set()
 
 
 @pytest.fixture(scope="module")

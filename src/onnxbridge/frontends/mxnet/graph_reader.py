@@ -44,7 +44,16 @@ WEIGHTS = {
 }  # fmt: skip
 # Attributes that Gluon and this project write for variables of parameters only.
 _TRAINED = frozenset({"__lr_mult__", "__wd_mult__", "__init__"})
-SUBGRAPHS = {"_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch")}
+FUSED = frozenset({"_sg_mkldnn_conv", "_sg_mkldnn_fully_connected", "_sg_mkldnn_selfatt_qk", "_sg_mkldnn_selfatt_valatt"})
+"""Operators whose subgraph is a chain of layers that oneDNN computes at once."""
+SUBGRAPHS = {
+    "_foreach": ("fn",), "_while_loop": ("cond", "func"), "_cond": ("cond", "then_branch", "else_branch"),
+    **dict.fromkeys(FUSED, ("fn",)),
+}  # fmt: skip
+_SUMS = ("elemwise_add", "_plus", "_Plus")
+# Attributes of fused operators in files of MXNet 1.4 and 1.5.
+_FORMER_NAMES = {"with_relu": "with_act", "with_postsum_relu": "with_postsum_act"}
+_FORMER_NAMES_OF_FULLY_CONNECTED = {"with_relu": "with_eltwise"}
 
 
 def free_variables(graph: Graph, params: Mapping[str, Array]) -> list[int]:
@@ -147,15 +156,14 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         kind = first_name(node.op, rule)
         if kind == "Custom":  # code of the user's, under the name with which it is registered
             kind = f"Custom:{node.attrs.get('op_type', '')}"
-        attrs = {
-            name: literal(text)
-            for name, text in node.attrs.items()
-            if name not in IRRELEVANT
-            and not (kind.startswith("Custom:") and name == "op_type")
-            and not (name.startswith("__") and name.endswith("__"))
-        }
+        attrs = _attributes(node)
+        if kind.startswith("Custom:"):
+            attrs.pop("op_type", None)
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
-            attrs[name] = body(inner, (*scope, i, k), np_shape)
+            attrs[name] = body(inner, (*scope, i, k), np_shape, fused=node.op in FUSED)
+        if node.op in FUSED:
+            layers = node.subgraphs[0].nodes if node.subgraphs else ()
+            attrs["layers"] = [(first_name(n.op, rule), _attributes(n)) for n in layers if n.op != "null"]
         if np_shape and kind in rule and any(p.name == "np_shape" for p in rule[kind].params):
             attrs["np_shape"] = True
         defaults = {p.name: p.default for p in rule[kind].params} if kind in rule else {}
@@ -169,9 +177,24 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         )
 
 
-def body(graph: Graph, scope: Scope, np_shape: bool) -> Body:
-    """A subgraph; its variables are its inputs, in order."""
+def _attributes(node: Node) -> dict[str, Any]:
+    """The attributes that affect the result, as Python values."""
+    former = {}
+    if node.op in FUSED:
+        former = _FORMER_NAMES_OF_FULLY_CONNECTED if node.op == "_sg_mkldnn_fully_connected" else _FORMER_NAMES
+    return {
+        former.get(name, name): literal(text)
+        for name, text in node.attrs.items()
+        if name not in IRRELEVANT and not (name.startswith("__") and name.endswith("__"))
+    }
+
+
+def body(graph: Graph, scope: Scope, np_shape: bool, fused: bool = False) -> Body:
+    """A subgraph; its variables are its inputs, in order. In a fused layer the summand comes last."""
     variables = [i for i, n in enumerate(graph.nodes) if n.op == "null"]
+    if fused:
+        summands = {i for n in graph.nodes if n.op in _SUMS for i, _ in n.inputs} & set(variables)
+        variables.sort(key=lambda i: i in summands)
     return Body(
         tuple((*scope, i, 0) for i in variables),
         list(calls(graph, scope, np_shape)),

@@ -9,6 +9,7 @@ from onnxbridge.frontends.mxnet.operator_aliases import first_name
 
 # operators with named outputs
 _MEAN_VAR, _MEAN_STD = ("output", "mean", "var"), ("output", "mean", "std")
+_QUANTIZED = ("output", "min_output", "max_output")
 _RNN, _SCORED = ("output", "state_output", "statecell_output"), ("output", "score")
 NAMED = {
     "BatchNorm": _MEAN_VAR,
@@ -30,6 +31,25 @@ NAMED = {
     "_npx_rnn": _RNN,
     "_contrib_Proposal": _SCORED,
     "_contrib_MultiProposal": _SCORED,
+    **dict.fromkeys(
+        (
+            "_contrib_quantized_conv",
+            "_contrib_quantized_fully_connected",
+            "_contrib_quantized_pooling",
+            "_contrib_quantized_act",
+            "_contrib_quantized_flatten",
+            "_contrib_quantized_embedding",
+            "_contrib_quantized_batch_norm",
+            "_contrib_quantized_elemwise_add",
+            "_contrib_quantized_elemwise_mul",
+            "_contrib_quantized_concat",
+            "_sg_mkldnn_fully_connected",
+            "_sg_mkldnn_selfatt_qk",
+            "_sg_mkldnn_selfatt_valatt",
+        ),
+        _QUANTIZED,
+    ),
+    "_sg_mkldnn_conv": ("output", "output_min", "output_max"),
     "_contrib_MultiBoxTarget": ("loc_target", "loc_mask", "cls_target"),
 }
 # operators with several numbered outputs, even if MXNet hides all but the first

@@ -19,7 +19,7 @@ from onnxbridge.frontends.mxnet import graph_reader, live_blocks, symbol_for_cpu
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.source_files import Files, files_of
 from onnxbridge.hub.io.detect_format import detect_format
-from onnxbridge.plugin_protocols import Arrays, Frontend, Outline, Run
+from onnxbridge.plugin_protocols import Arrays, Frontend, NamedRun, Outline, Run
 from onnxbridge.rules import Rules
 from onnxbridge.runtime.mxnet import python, service
 
@@ -88,9 +88,20 @@ class MXNet(Frontend):
             return False
 
     def runner(self, source: Any, device: str = "auto") -> Run:
-        """Runs the source in MXNet on the CPU, in MXNet's own interpreter. Labels may be omitted from the feeds."""
+        """Runs the source in MXNet on the CPU, in MXNet's own interpreter. Labels may be omitted from the feeds.
+
+        Where MXNet's CPU has no float16 kernel of an operator, all that is float16 is computed in float32.
+        """
         service()  # a missing MXNet is an error now, not at the first run
-        return lambda feeds: next(_runs(source, feeds, [None]))
+
+        def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+            return next(_runs(source, feeds, [None]))
+
+        if live_blocks.is_live(source):
+            return run
+        with _files(source, None) as files:
+            op_type = symbol_for_cpu.without_float16(*_read(files))
+        return NamedRun(run, f"in float32, since its CPU has no float16 {op_type}") if op_type else run
 
     def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
         """Runs the symbol in parts, so that not all values are in memory at once. Those inside of loops are not shown."""
@@ -112,9 +123,10 @@ def _runs(
     with _files(source, feeds) as files:
         graph, values = _read(files)
         optional = [graph.nodes[i].name for i in graph_reader.labels(graph, values)]
-        with symbol_for_cpu.defined(files[0], graph) as symbol:
+        narrow = files[0] if symbol_for_cpu.without_float16(graph, values) else None
+        with symbol_for_cpu.runnable(files[0], graph, in_float32=narrow is not None) as symbol:
             for part in parts:
-                yield service().run(symbol, files[1], feeds, optional, part)
+                yield service().run(symbol, files[1], feeds, optional, part, narrow)
 
 
 def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:

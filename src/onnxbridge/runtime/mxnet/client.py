@@ -43,11 +43,12 @@ class Service:
 
     def run(
         self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = (),
-        internals: tuple[int, int] | None = None,
+        internals: tuple[int, int] | None = None, narrow: Path | None = None,
     ) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
         """The outputs of a symbol by MXNet's names, in order. Inputs in `optional` (labels) may be omitted.
 
-        `internals=(i, n)`: part i of n of its intermediate values in place of its outputs.
+        `internals=(i, n)`: part i of n of its intermediate values in place of its outputs. `narrow`: the symbol in float16 of
+        which this is the float32 copy; its parameters and inputs are widened, and its outputs narrowed again.
         """
         with tempfile.TemporaryDirectory() as folder:
             inputs, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
@@ -59,6 +60,7 @@ class Service:
                 feeds=str(inputs),
                 out=str(out),
                 optional=list(optional),
+                narrow=os.path.abspath(narrow) if narrow is not None else None,
                 **({} if internals is None else {"internals": internals}),
             )
             with np.load(out) as arrays:

@@ -4,6 +4,7 @@ stdout.
     {"do": "ping"}                                                      -> {"version"}
     {"do": "run", "symbol", "params", "feeds", "out", "optional"}       -> {"names"}; arrays are passed in .npz files
         and with "internals": [i, n], part i of n of its intermediate values in place of its outputs
+        and with "narrow": the path of a float16 symbol, outputs of that symbol's dtypes, computed in float32
     {"do": "operators"}                                                 -> {"operators": {name: [name, counter, [[arg, type]]]}}
 
 This file has no imports from onnxbridge, which that interpreter may not have. MXNet's own output goes to stderr.
@@ -76,6 +77,11 @@ def run(mx: Any, request: Request) -> Request:
         values = load(mx, request["params"], np_shape) if request["params"] else {}
         for name, array in feeds.items():
             values[name] = as_nd(mx, array)
+        dtypes = []
+        if request.get("narrow"):
+            if "internals" not in request:
+                dtypes = output_dtypes(mx.sym.load(request["narrow"]), values)
+            values = {n: v.astype("float32") if v.dtype == np.float16 else v for n, v in values.items()}
         arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
         missing = [n for n in arguments if n not in values and n in request["optional"]]
         if missing:
@@ -88,6 +94,7 @@ def run(mx: Any, request: Request) -> Request:
         outputs = forward(mx, symbol, values)
         mx.nd.waitall()
         outputs = [o.asnumpy() for o in outputs]
+        outputs = [o.astype(t) for o, t in zip(outputs, dtypes, strict=True)] if dtypes else outputs
     np.savez(request["out"], **{f"o{i}": o for i, o in enumerate(outputs)})
     return {"names": symbol.list_outputs()}
 
@@ -108,6 +115,13 @@ def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
         grad_req="null",
     )
     return list(executor.forward(is_train=False))
+
+
+def output_dtypes(symbol: Any, values: Any) -> list[Any]:
+    """The dtypes of a symbol's outputs; none if MXNet cannot tell them."""
+    names = symbol.list_arguments() + symbol.list_auxiliary_states()
+    _, found, _ = symbol.infer_type_partial(**{n: values[n].dtype for n in names if n in values})
+    return list(found) if found and None not in found else []
 
 
 def intermediate(mx: Any, symbol: Any, part: int, parts: int) -> Any:

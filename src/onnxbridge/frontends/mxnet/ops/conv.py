@@ -7,7 +7,7 @@ import numpy as np
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
-from onnxbridge.hub.ir.values import rank, static_shape
+from onnxbridge.hub.ir.values import dtype_name, rank, static_shape
 
 CHANNELS_FIRST = (None, "NCW", "NCHW", "NCDHW")
 
@@ -17,10 +17,20 @@ def channels_first(layout):
         raise Unsupported(f"layout={layout!r} is not supported", hint="MXNet supports it on GPUs only; use NCHW")
 
 
+def same_dtype(data, weight):
+    """Refuse a layer whose data and weight differ in dtype, as MXNet does."""
+    if data.dtype != weight.dtype:
+        raise Unsupported(
+            f"its data is {dtype_name(data.dtype)} and its weight {dtype_name(weight.dtype)}",
+            hint=f"describe the model's inputs as {dtype_name(weight.dtype)} (--inputs data:{dtype_name(weight.dtype)}[...])",
+        )
+
+
 @rule("Convolution", "Convolution_v1", "_npx_convolution")
 def convolution(
     op, data, weight, bias=None, *, kernel, stride=(), dilate=(), pad=(), num_filter, num_group=1, no_bias=False, layout=None
 ):  # fmt: skip
+    same_dtype(data, weight)
     channels_first(layout)
     count = len(as_tuple(kernel))
     return op.Conv(
@@ -35,6 +45,7 @@ def deconvolution(
     no_bias=True, layout=None,
 ):  # fmt: skip
     """A target shape overrides padding and adjustment."""
+    same_dtype(data, weight)
     channels_first(layout)
     kernel, count = as_tuple(kernel), len(as_tuple(kernel))
     stride, dilate = as_tuple(stride) or (1,) * count, as_tuple(dilate) or (1,) * count
@@ -52,6 +63,7 @@ def deconvolution(
 
 @rule("FullyConnected", "_npx_fully_connected")
 def fully_connected(op, data, weight, bias=None, *, num_hidden, no_bias=False, flatten=True):
+    same_dtype(data, weight)
     bias = None if no_bias else bias
     if flatten or rank(data) == 2:
         return op.Gemm(data if rank(data) == 2 else op.Flatten(data, axis=1), weight, bias, transB=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxbridge.rules import Floats, Ints, Outputs, Rules
+from onnxbridge.rules import Floats, Ints, Outputs, Rules, no_rule
 
 
 def test_a_signature_tells_inputs_attributes_and_statics():
@@ -39,3 +39,13 @@ def test_a_mapping_in_the_order_of_names():
     rules = Rules("test")
     rules("B", "A")(lambda x: x)
     assert list(rules) == ["A", "B"] and len(rules) == 2 and "C" not in rules
+
+
+def test_an_operator_can_say_why_it_has_no_rule():
+    rules = Rules("t")
+    rules("Tanh")(lambda x: x)
+    rules.unsupported("Tan", "Cot", reason="it has poles", hint="use Tanh")
+    assert (no_rule("Tan", rules).reason, no_rule("Tan", rules).hint) == ("it has poles", "use Tanh")
+    assert (no_rule("Tanhh", rules).reason, no_rule("Tanhh", rules).hint) == ("no rule", "there are rules for Tanh")
+    rules("Cot")(lambda x: x)
+    assert rules.reasons() == {"Tan": "it has poles"}

@@ -103,8 +103,21 @@ def page() -> str:
     ]  # fmt: skip
     lines += [f"| {op} | " + " | ".join(_text(cells[op]) for cells in back.values()) + " |" for op in operators()]
     for name, ops in frontends().items():
-        lines += ["", f"## Operators read from {plugins.frontend(name).title} ({len(ops)})", "", ", ".join(f"`{o}`" for o in ops)]
+        title = plugins.frontend(name).title
+        lines += ["", f"## Operators read from {title} ({len(ops)})", "", ", ".join(f"`{o}`" for o in ops)]
+        reasons = _by_reason(plugins.frontend(name).rules)
+        if reasons:
+            lines += ["", f"### Not read from {title}, and why", "", "| operators | reason |", "|---|---|"]
+            lines += [f"| {', '.join(f'`{o}`' for o in names)} | {reason} |" for reason, names in reasons.items()]
     return "\n".join(lines) + "\n"
+
+
+def _by_reason(rules: Rules | None) -> dict[str, list[str]]:
+    """The operators that are not supported, by the reason."""
+    found: dict[str, list[str]] = {}
+    for op, reason in rules.reasons().items() if rules is not None else ():
+        found.setdefault(reason, []).append(op)
+    return found
 
 
 def _text(cell: Cell) -> str:

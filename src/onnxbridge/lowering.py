@@ -6,7 +6,6 @@ the target name and type the results, and collects all problems before it raises
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxbridge.errors import ConversionError, OnnxbridgeError, Problem, SourceLocation, Unsupported, first_line, merge
-from onnxbridge.rules import REQUIRED, Param, Rule
+from onnxbridge.rules import REQUIRED, Param, Rule, no_rule
 
 Values = MutableMapping[Hashable, Any]
 Rules = Mapping[str, Rule]
@@ -220,15 +219,8 @@ def _lower_one(
         except Exception as e:  # the target cannot name or type the results
             reason = reason or e
     if reason is None:
-        reason = Unsupported("no rule", _similar_rules(call.op, rules))
+        reason = no_rule(call.op, rules)
     raise ConversionError(target.direction, [target.problem(call, reason)]) from reason
-
-
-def _similar_rules(op: str, rules: Rules) -> str:
-    names = list(rules)
-    base = op.split(".")[0]
-    similar = [n for n in names if n.split(".")[0] == base] or difflib.get_close_matches(op, names, n=3, cutoff=0.75)
-    return f"there are rules for {', '.join(similar[:4])}" if similar else ""
 
 
 def _as_results(result: Any, call: Call) -> tuple[Any, ...]:

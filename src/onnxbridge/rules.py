@@ -19,6 +19,7 @@ A rule's `kind` is given where it is registered, as in `@rule("Reshape", kind="v
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import pkgutil
@@ -31,6 +32,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from onnxbridge.entry_points import load_extra_rules
+from onnxbridge.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Rules(Mapping[str, Rule]):
         self._package = package
         self._writer = writer
         self._rules: dict[str, Rule] = {}
+        self._unsupported: dict[str, tuple[str, str]] = {}
         self._loaded = not package
 
     def __call__(self, *ops: str, limits: str = "", needs: str = "", kind: str = "") -> Callable[[F], F]:
@@ -141,6 +144,15 @@ class Rules(Mapping[str, Rule]):
         """Register operators without attributes that are one library call each, with the inputs as positional arguments."""
         for op, function in ops.items():
             self._add(Rule(op, function, plain=True))
+
+    def unsupported(self, *ops: str, reason: str, hint: str = "") -> None:
+        """Say why there is no rule for these operators: conversions that meet one and docs/coverage.md show it."""
+        self._unsupported |= dict.fromkeys(ops, (reason, hint))
+
+    def reasons(self) -> dict[str, str]:
+        """Why there is no rule, by operator, for those that have a reason of their own."""
+        self.load()
+        return {op: reason for op, (reason, _) in sorted(self._unsupported.items()) if op not in self._rules}
 
     def _add(self, rule: Rule) -> None:
         known = self._rules.get(rule.op)
@@ -172,6 +184,16 @@ class Rules(Mapping[str, Rule]):
 
     def __len__(self) -> int:
         return len(self.load()._rules)
+
+
+def no_rule(op: str, rules: Mapping[str, Rule]) -> Unsupported:
+    """The error for an operator without a rule: the reason, or the names of similar operators that have one."""
+    if isinstance(rules, Rules) and op in rules.load()._unsupported:
+        return Unsupported(*rules._unsupported[op])
+    names = list(rules)
+    base = op.split(".")[0]
+    similar = [n for n in names if n.split(".")[0] == base] or difflib.get_close_matches(op, names, n=3, cutoff=0.75)
+    return Unsupported("no rule", f"there are rules for {', '.join(similar[:4])}" if similar else "")
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

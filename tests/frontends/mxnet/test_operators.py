@@ -13,6 +13,7 @@ from onnxbridge.backends.onnx import backend
 from onnxbridge.formats.mxnet.read_symbol import literal
 from onnxbridge.frontends.mxnet import frontend
 from onnxbridge.frontends.mxnet.graph_reader import FUSED, IRRELEVANT
+from onnxbridge.frontends.mxnet.operator_aliases import first_name
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.runtime.mxnet import service
 from tests.frontends.mxnet.build import single
@@ -89,6 +90,13 @@ def test_signature_matches_mxnet(op, registry):
             documented = tuple(documented) if isinstance(documented, list) else documented
             if documented is not None and documented != "None":
                 assert documented == (pytest.approx(default, rel=1e-6) if isinstance(default, float) else default), name
+
+
+def test_every_operator_of_mxnet_has_a_rule_or_a_reason(registry):
+    """`Custom` operators have the name of the user's; "_backward" ones are made for gradients only."""
+    known = rule.keys() | rule.reasons().keys() | {"Custom", "_npi_Custom"}
+    assert {n for n in registry if "backward" not in n.lower() and first_name(n, rule) not in known} == set()
+    assert rule.reasons().keys() <= registry.keys()
 
 
 @pytest.mark.parametrize("axes", ["()", "(1,)"])

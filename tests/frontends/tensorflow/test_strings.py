@@ -98,3 +98,13 @@ def test_string_tensors_as_example_inputs():
     function = tf.function(lambda s: tf.equal(s, "yes"), autograph=False)
     found = onnxbridge.convert(function, to="onnx", inputs=[tf.constant(WORDS)])
     assert found.report.passed
+
+
+def test_operators_without_a_rule_say_why():
+    @tf.function
+    def hashed(x):
+        return tf.strings.to_hash_bucket_fast(x, 10)
+
+    with pytest.raises(ConversionError, match="StringToHashBucketFast x1: ONNX has no such hash of strings") as error:
+        frontend.to_hub(hashed, (tf.TensorSpec([3], tf.string),))
+    assert "hint: use a table of words" in str(error.value)

@@ -15,6 +15,7 @@ from onnxbridge.frontends.mxnet import graph_reader, output_names
 from onnxbridge.frontends.mxnet.operator_aliases import first_name
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.plugin_protocols import Outline
+from onnxbridge.rules import no_rule
 
 
 def outline(graph: Graph, params: Mapping[str, np.ndarray[Any, Any]]) -> Outline:
@@ -24,8 +25,13 @@ def outline(graph: Graph, params: Mapping[str, np.ndarray[Any, Any]]) -> Outline
     arrays = {n.name: params[n.name] for n in graph.nodes if n.op == "null" and n.name in params}
     weights = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     operators = [node for node in _nodes(graph) if node.op != "null"]
-    unknown = [Problem(_kind(n), "no rule", locations=(SourceLocation(node=n.name),)) for n in operators if _kind(n) not in rule]
+    unknown = [_problem(n, _kind(n)) for n in operators if _kind(n) not in rule]
     return Outline(inputs, output_names.outputs(graph), weights, Counter(node.op for node in operators), merge(unknown))
+
+
+def _problem(node: Node, kind: str) -> Problem:
+    error = no_rule(kind, rule)
+    return Problem(kind, error.reason, error.hint, (SourceLocation(node=node.name),))
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:

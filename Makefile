@@ -10,8 +10,10 @@
 PYTHON ?= python3.11
 VENV := .venv
 MXNET := .venv-mxnet
+MXNET_2 := .venv-mxnet-2
 DIST := .venv-dist
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
+export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
 .PHONY: demo test quick test-full fuzz dist audit lint docs clean
@@ -19,13 +21,13 @@ PIP := -m pip --disable-pip-version-check --quiet install
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
 
-test: lint $(MXNET)/ready
+test: lint $(MXNET)/ready $(MXNET_2)/ready
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 
-quick: lint $(MXNET)/ready
+quick: lint $(MXNET)/ready $(MXNET_2)/ready
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --quick $(TESTS)
 
-test-full: lint $(MXNET)/ready
+test-full: lint $(MXNET)/ready $(MXNET_2)/ready
 	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 READER ?= all
@@ -75,5 +77,13 @@ $(MXNET)/ready: pyproject.toml
 	@$(MXNET)/bin/python $(PIP) mxnet==1.9.1 numpy==1.23.5 onnx==1.23.2 onnx-ir==1.1.0 onnxruntime==1.31.1 -e .
 	@touch $@
 
+# The tests of symbols that MXNet 2 has written; its only release is a beta.
+$(MXNET_2)/ready:
+	@echo "setting up $(MXNET_2) (once)"
+	@$(PYTHON) -m venv $(MXNET_2)
+	@$(MXNET_2)/bin/python $(PIP) numpy==1.23.5 requests
+	@$(MXNET_2)/bin/python $(PIP) --no-deps mxnet==2.0.0b1
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(MXNET) $(DIST) dist
+	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(DIST) dist

@@ -85,6 +85,18 @@ def mxnet_params_seeds(folder: Path) -> list[Path]:
     return [folder / "net-0000.params"]
 
 
+def mxnet_archive_seeds(folder: Path) -> list[Path]:
+    """The parameters as MXNet 2 writes them."""
+    from onnxbridge.formats.mxnet import read_params
+
+    (params,) = mxnet_params_seeds(folder)
+    arrays = read_params.read(params)
+    with open(folder / "archive", "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # names of arrays are no parameters of savez
+    (folder / "archive").replace(params)
+    return [params]
+
+
 def mxnet_pair(path: Path) -> Any:
     pair: Any = path.with_name("net-symbol.json"), path.with_name("net-0000.params")
     return read_with("mxnet", inputs="x:float32[2,3,8,8]")(pair)
@@ -233,6 +245,7 @@ READERS = {
     "onnx-text": Reader(text_seeds, read_with("onnx")),
     "mxnet": Reader(mxnet_seeds, mxnet_pair),
     "mxnet-params": Reader(mxnet_params_seeds, mxnet_pair),
+    "mxnet-archive": Reader(mxnet_archive_seeds, mxnet_pair),
     "pt2": Reader(pt2_seeds, load_torch),
     "torchscript": Reader(torchscript_seeds, load_torch),
     "state-dict": Reader(state_dict_seeds, load_state_dict),

@@ -10,7 +10,7 @@ from tests.fuzz_readers.mutate import mutated
 from tests.fuzz_readers.readers import READERS
 from tests.fuzz_readers.run import run
 
-LIGHT = ("onnx", "onnx-text", "mxnet", "mxnet-params", "samples", "manifest")
+LIGHT = ("onnx", "onnx-text", "mxnet", "mxnet-params", "mxnet-archive", "samples", "manifest")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LIGHT else pytest.mark.slow) for name in READERS])

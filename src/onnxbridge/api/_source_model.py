@@ -82,14 +82,16 @@ def _is_path(source: Any) -> bool:
 
 
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
-    if reader.runs_here():
-        return with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
+    missing: MissingFrameworkError | None = None
+    try:
+        runner = started_runner(reader, lambda: reader.runner(source, device))
+        if reader.runs_here():
+            return with_constants(runner, hub)
+    except MissingFrameworkError as e:
+        missing = e
     from onnxbridge.runtime import devices
 
-    run, how = devices.runner(hub, device), ""
-    try:
-        reader.runner(source, device)
-    except MissingFrameworkError as e:
-        how = f": {e}"
+    run = devices.runner(hub, device)
     title = run.engine if isinstance(run, plugins.NamedRun) else "ONNX Runtime"
+    how = f": {missing}" if missing is not None else ""
     return Runner(title, run, weak=f"not compared with {reader.title}, which does not run here{how}")

@@ -31,11 +31,11 @@ def save(folder, nodes, heads, arrays=None, np_shape=False, version=10901):
     return symbol, values
 
 
-def single(folder, op, inputs, attrs, heads=1, known=(), np_shape=False):
+def single(folder, op, inputs, attrs, heads=1, known=(), np_shape=False, version=10901):
     """One operator on arrays; those at positions `known` are parameters, the others inputs. Returns the files and the feeds."""
     names = [f"data{i}" for i in range(len(inputs))]
     nodes = [variable(n) for n in names]
     nodes.append(operator(op, "it", [(i, 0) for i in range(len(inputs))], attrs))
     arrays = {f"arg:{n}": a for i, (n, a) in enumerate(zip(names, inputs, strict=True)) if i in known}
-    files = save(folder, nodes, [(len(inputs), h) for h in range(heads)], arrays, np_shape)
+    files = save(folder, nodes, [(len(inputs), h) for h in range(heads)], arrays, np_shape, version)
     return files, {n: a for i, (n, a) in enumerate(zip(names, inputs, strict=True)) if i not in known}

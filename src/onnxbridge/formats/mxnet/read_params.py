@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxbridge.errors import UnsafeFileError
+from onnxbridge.formats.mxnet import read_npz
 from onnxbridge.formats.mxnet.dtypes import FLAGS
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file, quoted
@@ -36,6 +37,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
         UnsafeFileError: if the file is invalid, or has no names.
     """
     label = checked_path(path)
+    if _is_archive(path):
+        return read_npz.read(path)
     names, arrays = read_list(path)
     if len(names) != len(arrays):
         raise UnsafeFileError(f"{label}: its arrays have no names; save them in a dictionary with mx.nd.save.")
@@ -46,6 +49,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
         if array is not None:
             found[name] = array
     return found
+
+
+def _is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether MXNet 2 has written the file."""
+    data = map_file(open_file(path))
+    return bytes(data[:4]) in (b"PK\x03\x04", b"PK\x05\x06")  # the second is an empty one
 
 
 def read_list(path: str | os.PathLike[str]) -> tuple[list[str], list[Array | None]]:

@@ -41,6 +41,11 @@ class Graph:
     np_shape: bool = False
     attrs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def version(self) -> int:
+        """The version of MXNet that wrote the file, 10901 for 1.9.1; 0 before 0.9.0."""
+        return _version(self.attrs)
+
 
 def read(path: str | os.PathLike[str]) -> Graph:
     """The symbol in a file.
@@ -111,7 +116,7 @@ def _version(attrs: Any) -> int:
 
 def mxnet_version(symbol: Graph) -> str:
     """The version of MXNet that wrote a symbol, as "1.9.1"; "" if it does not say."""
-    version = _version(symbol.attrs)
+    version = symbol.version
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}" if version else ""
 
 

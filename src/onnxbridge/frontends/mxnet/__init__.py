@@ -100,7 +100,9 @@ class MXNet(Frontend):
         if live_blocks.is_live(source):
             return run
         with _files(source, None) as files:
-            op_type = symbol_for_cpu.without_float16(*_read(files))
+            graph, values = _read(files)
+        _same_version(graph)
+        op_type = symbol_for_cpu.without_float16(graph, values)
         return NamedRun(run, f"in float32, since its CPU has no float16 {op_type}") if op_type else run
 
     def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
@@ -109,6 +111,22 @@ class MXNet(Frontend):
             for name, value in found.items():
                 see(name, value)
         return True
+
+
+def _same_version(symbol: read_symbol.Graph) -> None:
+    """Operators have other names and meanings in MXNet 2, so that a symbol runs in the version that wrote it.
+
+    Raises:
+        MissingFrameworkError: if the environment has another one.
+    """
+    written = read_symbol.mxnet_version(symbol)
+    running = str(service().ask("ping")["version"])
+    if written and (written >= "2") != (running >= "2"):
+        wanted = "2.0.0b1" if written >= "2" else "1.9.1"
+        raise MissingFrameworkError(
+            f"MXNet {written} wrote the symbol, and MXNet {running} does not run it: ONNXBRIDGE_MXNET_PYTHON names the Python of "
+            f"an environment with mxnet=={wanted}"
+        )
 
 
 def _has_parameters_only(source: Any) -> bool:

@@ -51,9 +51,12 @@ SUBGRAPHS = {
     **dict.fromkeys(FUSED, ("fn",)),
 }  # fmt: skip
 _SUMS = ("elemwise_add", "_plus", "_Plus")
-# Attributes of fused operators in files of MXNet 1.4 and 1.5.
-_FORMER_NAMES = {"with_relu": "with_act", "with_postsum_relu": "with_postsum_act"}
-_FORMER_NAMES_OF_FULLY_CONNECTED = {"with_relu": "with_eltwise"}
+SEMANTICS = ("np_shape", "mxnet_2")
+# The names, in the rules, of attributes that had others in files of MXNet 1.4 and 1.5, or have others in those of MXNet 2.
+_RENAMED = {
+    "_sg_mkldnn_conv": {"with_relu": "with_act", "with_postsum_relu": "with_postsum_act"},
+    "_sg_mkldnn_fully_connected": {"with_relu": "with_eltwise"}, "_npi_pad": {"constant_values": "constant_value"},
+}  # fmt: skip
 
 
 def free_variables(graph: Graph, params: Mapping[str, Array]) -> list[int]:
@@ -120,7 +123,8 @@ def hub_model(graph: Graph, params: Mapping[str, Array], specs: Mapping[str, Spe
         value = op.input(name, ir.DataType.from_numpy(dtype), shape)
         values[i, 0] = value
         inputs.append(value)
-    lower(calls(graph, np_shape=graph.np_shape), rule, values, target)
+    semantics = {"np_shape": graph.np_shape, "mxnet_2": graph.version >= 20000}
+    lower(calls(graph, semantics=frozenset(name for name, holds in semantics.items() if holds)), rule, values, target)
     results = resolve([Ref(h) for h in graph.heads], values)
     outputs = [op.output(op.constant(r), name) for r, name in zip(results, output_names.outputs(graph), strict=True)]
     return op.model(inputs, outputs)
@@ -141,10 +145,10 @@ class _Values(dict[Hashable, Any]):
         return made
 
 
-def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[Call]:
+def calls(graph: Graph, scope: Scope = (), semantics: Container[str] = ()) -> Iterator[Call]:
     """The graph's operators. Keys are (node, output); in a subgraph they are prefixed with its path of indices.
 
-    With np-shape semantics, a rule that has a parameter `np_shape` is passed True.
+    Each of the `semantics` that the symbol has ("np_shape", "mxnet_2") is passed to the rules that have a parameter of that name.
     """
     used: dict[int, int] = {}
     for i, o in (e for es in (graph.heads, *(n.inputs for n in graph.nodes)) for e in es):
@@ -160,13 +164,12 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
         if kind.startswith("Custom:"):
             attrs.pop("op_type", None)
         for k, (name, inner) in enumerate(zip(SUBGRAPHS.get(node.op, ()), node.subgraphs, strict=False)):
-            attrs[name] = body(inner, (*scope, i, k), np_shape, fused=node.op in FUSED)
+            attrs[name] = body(inner, (*scope, i, k), semantics, fused=node.op in FUSED)
         if node.op in FUSED:
             layers = node.subgraphs[0].nodes if node.subgraphs else ()
             attrs["layers"] = [(first_name(n.op, rule), _attributes(n)) for n in layers if n.op != "null"]
-        if np_shape and kind in rule and any(p.name == "np_shape" for p in rule[kind].params):
-            attrs["np_shape"] = True
         defaults = {p.name: p.default for p in rule[kind].params} if kind in rule else {}
+        attrs |= {name: True for name in SEMANTICS if name in semantics and name in defaults}
         attrs = {k: NONE if v is None and defaults.get(k) is not None else v for k, v in attrs.items()}
         yield Call(
             kind,
@@ -179,17 +182,15 @@ def calls(graph: Graph, scope: Scope = (), np_shape: bool = False) -> Iterator[C
 
 def _attributes(node: Node) -> dict[str, Any]:
     """The attributes that affect the result, as Python values."""
-    former = {}
-    if node.op in FUSED:
-        former = _FORMER_NAMES_OF_FULLY_CONNECTED if node.op == "_sg_mkldnn_fully_connected" else _FORMER_NAMES
+    names = _RENAMED.get(node.op, {})
     return {
-        former.get(name, name): literal(text)
+        names.get(name, name): literal(text)
         for name, text in node.attrs.items()
         if name not in IRRELEVANT and not (name.startswith("__") and name.endswith("__"))
     }
 
 
-def body(graph: Graph, scope: Scope, np_shape: bool, fused: bool = False) -> Body:
+def body(graph: Graph, scope: Scope, semantics: Container[str] = (), fused: bool = False) -> Body:
     """A subgraph; its variables are its inputs, in order. In a fused layer the summand comes last."""
     variables = [i for i, n in enumerate(graph.nodes) if n.op == "null"]
     if fused:
@@ -197,7 +198,7 @@ def body(graph: Graph, scope: Scope, np_shape: bool, fused: bool = False) -> Bod
         variables.sort(key=lambda i: i in summands)
     return Body(
         tuple((*scope, i, 0) for i in variables),
-        list(calls(graph, scope, np_shape)),
+        list(calls(graph, scope, semantics)),
         tuple(Ref((*scope, *e)) for e in graph.heads),
     )
 

@@ -18,6 +18,8 @@ ALIASES = {
     "_npx_erf": "erf", "_npx_multibox_target": "_contrib_MultiBoxTarget", "_npx_slice": "slice", "_sparse_concat": "Concat",
     "_sparse_stop_gradient": "BlockGrad", "_sparse_ElementWiseSum": "add_n", "_sparse_broadcast_minus": "broadcast_sub",
     "_sparse_broadcast_plus": "broadcast_add",
+    "_npx_deformable_convolution": "_contrib_DeformableConvolution",
+    "_npx_modulated_deformable_convolution": "_contrib_ModulatedDeformableConvolution",
 }  # fmt: skip
 
 
@@ -27,8 +29,7 @@ def first_name(op: str, rules: Container[str]) -> str:
         return op
     if op in ALIASES:
         return ALIASES[op]
-    for prefix in ("_sparse_", "_npx_"):
-        rest = op.removeprefix(prefix)
-        if rest != op and rest in rules:
-            return rest
+    for prefix, other in (("_sparse_", ""), ("_npx_", ""), ("_npx_", "_contrib_"), ("_npi_", "_np_")):
+        if op.startswith(prefix) and other + op.removeprefix(prefix) in rules:
+            return other + op.removeprefix(prefix)
     return op

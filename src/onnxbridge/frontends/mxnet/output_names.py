@@ -49,6 +49,9 @@ NAMED = {
         ),
         _QUANTIZED,
     ),
+    "_contrib_sldwin_atten_score": ("score",),
+    "_contrib_sldwin_atten_context": ("context_vec",),
+    "_contrib_sldwin_atten_mask_like": ("mask",),
     "_sg_mkldnn_conv": ("output", "output_min", "output_max"),
     "_contrib_MultiBoxTarget": ("loc_target", "loc_mask", "cls_target"),
 }
@@ -61,7 +64,7 @@ NUMBERED = frozenset({
     "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
     "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n",
     "_npi_gumbel", "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh",
-    "_histogram", "_npi_slogdet",
+    "_histogram", "_npi_slogdet", "_npi_qr", "_npi_tril_indices",
 })  # fmt: skip
 
 

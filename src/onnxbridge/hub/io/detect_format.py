@@ -158,6 +158,8 @@ def _zip_format(file: BinaryIO) -> str:
         return "torchscript"
     if "data.pkl" in inner:
         return "pytorch-pickle"
+    if all(name.endswith(".npy") for name in names) and any(name.startswith(("arg:", "aux:")) for name in names):
+        return "mxnet-params"
     return "keras" if {"config.json", "metadata.json"} <= set(names) else "unknown"
 
 

@@ -30,6 +30,8 @@ def serve() -> None:
     logging.disable(logging.CRITICAL)
     import mxnet as mx
 
+    if hasattr(mx.util, "reset_np"):
+        mx.util.reset_np()  # MXNet 2 has NumPy's semantics by default; a symbol says which it has
     handlers = {"ping": ping, "run": run, "operators": operators}
     for line in sys.stdin:
         request = json.loads(line)
@@ -102,12 +104,13 @@ def run(mx: Any, request: Request) -> Request:
 def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
     """The symbol's outputs in inference. Where their sizes depend on values, an executor has none, but a CachedOp does."""
     arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
+    if not hasattr(symbol, "bind"):  # MXNet 2, whose executors fail for operators without a gradient
+        return cached(mx, symbol, values, default_ctx=mx.cpu())
     if mx.util.is_np_shape():
         _, shapes, _ = symbol.infer_shape_partial(**{n: values[n].shape for n in arguments + states})
         if any(s is None or -1 in s for s in shapes or [None]):
             with contextlib.suppress(mx.base.MXNetError):  # raised for operators without a gradient
-                outputs = mx.nd.CachedOp(symbol)(*[values[n] for n in symbol.list_inputs()])
-                return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+                return cached(mx, symbol, values)
     executor = symbol.bind(
         mx.cpu(),
         args={n: values[n] for n in arguments},
@@ -115,6 +118,12 @@ def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
         grad_req="null",
     )
     return list(executor.forward(is_train=False))
+
+
+def cached(mx: Any, symbol: Any, values: Any, **options: Any) -> list[Any]:
+    """The outputs of a CachedOp."""
+    outputs = mx.nd.CachedOp(symbol)(*[values[n] for n in symbol.list_inputs()], **options)
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def output_dtypes(symbol: Any, values: Any) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
@@ -65,11 +64,13 @@ def instance_norm(op, data, gamma, beta, *, eps=1e-3):
 
 @rule("GroupNorm")
 def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var=False):
-    """Gamma and beta have one element per group, so groups correspond to the channels of InstanceNorm."""
-    if static_shape(gamma) != [num_groups]:
-        raise Unsupported("gamma does not have one element per group")
+    """Gamma and beta have one element per group, so groups correspond to the channels of InstanceNorm; in MXNet 2 they have one
+    per channel."""
     grouped = op.Reshape(data, [0, num_groups, -1])
-    y = op.Reshape(op.InstanceNormalization(grouped, gamma, beta, epsilon=eps), op.Shape(data))
+    if static_shape(gamma) == [num_groups]:
+        y = op.Reshape(op.InstanceNormalization(grouped, gamma, beta, epsilon=eps), op.Shape(data))
+    else:
+        y = op.GroupNormalization(data, gamma, beta, epsilon=eps, num_groups=num_groups)
     if not output_mean_var:
         return y
     mean = op.ReduceMean(grouped, [2])

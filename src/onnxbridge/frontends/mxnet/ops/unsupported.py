@@ -3,14 +3,16 @@
 from onnxbridge.frontends.mxnet.ops import rule
 
 rule.unsupported(
-    "_adamw_update", "_contrib_group_adagrad_update", "_mp_adamw_update", "_multi_adamw_update", "_multi_lamb_update",
-    "_multi_mp_adamw_update", "_multi_mp_lamb_update", "_sparse_adagrad_update", "_sparse_adam_update", "_sparse_ftrl_update",
-    "_sparse_sgd_mom_update", "_sparse_sgd_update", "adam_update", "ftml_update", "ftrl_update", "lamb_update_phase1",
-    "lamb_update_phase2", "mp_lamb_update_phase1", "mp_lamb_update_phase2", "mp_nag_mom_update", "mp_sgd_mom_update",
-    "mp_sgd_update", "multi_lars", "multi_mp_sgd_mom_update", "multi_mp_sgd_update", "multi_sgd_mom_update",
-    "multi_sgd_update", "nag_mom_update", "preloaded_multi_mp_sgd_mom_update", "preloaded_multi_mp_sgd_update",
-    "preloaded_multi_sgd_mom_update", "preloaded_multi_sgd_update", "reset_arrays", "rmsprop_update", "rmspropalex_update",
-    "sgd_mom_update", "sgd_update", "signsgd_update", "signum_update",
+    "_adabelief_update", "_mp_adabelief_update", "_multi_adabelief_update", "_multi_lans_update",
+    "_multi_mp_adabelief_update", "_multi_mp_lans_update", "_adamw_update", "_contrib_group_adagrad_update",
+    "_mp_adamw_update", "_multi_adamw_update", "_multi_lamb_update", "_multi_mp_adamw_update", "_multi_mp_lamb_update",
+    "_sparse_adagrad_update", "_sparse_adam_update", "_sparse_ftrl_update", "_sparse_sgd_mom_update", "_sparse_sgd_update",
+    "adam_update", "ftml_update", "ftrl_update", "lamb_update_phase1", "lamb_update_phase2", "mp_lamb_update_phase1",
+    "mp_lamb_update_phase2", "mp_nag_mom_update", "mp_sgd_mom_update", "mp_sgd_update", "multi_lars",
+    "multi_mp_sgd_mom_update", "multi_mp_sgd_update", "multi_sgd_mom_update", "multi_sgd_update", "nag_mom_update",
+    "preloaded_multi_mp_sgd_mom_update", "preloaded_multi_mp_sgd_update", "preloaded_multi_sgd_mom_update",
+    "preloaded_multi_sgd_update", "reset_arrays", "rmsprop_update", "rmspropalex_update", "sgd_mom_update", "sgd_update",
+    "signsgd_update", "signum_update",
     reason="it is a step of an optimizer, which changes parameters", hint="convert the network without its optimizer",
 )  # fmt: skip
 rule.unsupported(
@@ -19,7 +21,8 @@ rule.unsupported(
 )  # fmt: skip
 rule.unsupported(
     *[f"{prefix}_image_random_{kind}" for prefix in ("", "_npx_") for kind in (
-        "brightness", "color_jitter", "contrast", "flip_left_right", "flip_top_bottom", "hue", "lighting", "saturation",
+        "brightness", "color_jitter", "contrast", "crop", "flip_left_right", "flip_top_bottom", "hue", "lighting", "resized_crop",
+        "saturation",
     )],
     reason="it changes images at random for training", hint="convert the network without its augmentation",
 )  # fmt: skip
@@ -49,7 +52,7 @@ rule.unsupported(
 rule.unsupported("_contrib_RROIAlign", reason="pooling of rotated regions is not supported")
 rule.unsupported(
     "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor", "_npi_delete", "_scatter_set_nd",
-    "_npi_scatter_set_nd", "fill_element_0index",
+    "_npi_scatter_set_nd", "fill_element_0index", "_npi_fill_diagonal",
     reason="MXNet runs it on arrays in place or at once, not in symbols",
 )  # fmt: skip
 rule.unsupported(
@@ -57,4 +60,20 @@ rule.unsupported(
     "_Native", "_NoGradient", "_copyto", "_npi_copyto", "_npi_share_memory", "_onehot_encode", "_set_value",
     "_zeros_without_dtype",
     reason="MXNet uses it inside of its runtime; it is not written to symbol files",
+)  # fmt: skip
+rule.unsupported(
+    "_contrib_intgemm_fully_connected", "_contrib_intgemm_maxabsolute", "_contrib_intgemm_prepare_data",
+    "_contrib_intgemm_prepare_weight", "_contrib_intgemm_take_weight", "_contrib_quantized_reshape",
+    "_contrib_quantized_transpose", "_npx_quantized_reshape", "_npx_quantized_transpose", "_sg_onednn_batch_dot",
+    "_sg_onednn_conv", "_sg_onednn_fully_connected", "_sg_onednn_selfatt_qk", "_sg_onednn_selfatt_valatt",
+    reason="models that MXNet 2 has quantized or fused are not supported", hint="convert the model as it was before that",
+)  # fmt: skip
+rule.unsupported("_npi_lstsq", reason="least squares are not supported", hint="mx.np.linalg.pinv(a) @ b has the same solution")
+rule.unsupported(
+    "_npi_laplace", "_random_binomial", "_sample_binomial", "_sample_categorical",
+    reason="random numbers of this distribution are not supported",
+)  # fmt: skip
+rule.unsupported(
+    "_npx_foreach", "_npx_while_loop", "_npx_cond",
+    reason="MXNet 2 writes control flow without the attributes that say what its inputs are", hint="export with MXNet 1.9.1",
 )  # fmt: skip

@@ -37,10 +37,18 @@ def _unary(function):
 
 for _name, _onnx in EXACT.items():
     rule(f"_npi_{_name}")(_unary(lambda op, x, onnx=_onnx: op.call(onnx, x)))
+def _unary_of_floats(function):
+    def lower(op, x, *, mxnet_2=False):
+        """Integers give integers in MXNet 1, and float32 in MXNet 2."""
+        return function(op, op.Cast(x, to=FLOAT) if mxnet_2 and is_integer(x) else x)
+
+    return lower
+
+
 for _name, _onnx in FLOATING.items():
-    rule(f"_npi_{_name}")(_unary(floating(lambda op, x, onnx=_onnx: op.call(onnx, x))))
+    rule(f"_npi_{_name}")(_unary_of_floats(floating(lambda op, x, onnx=_onnx: op.call(onnx, x))))
 for _name, _function in SHARED.items():
-    rule(f"_npi_{_name}")(_unary(_function))
+    rule(f"_npi_{_name}")((_unary if _name in ("sign", "square", "trunc", "fix") else _unary_of_floats)(_function))
 
 
 # whether elements are special values; those of integers and booleans are not
@@ -202,6 +210,37 @@ def gcd(op, a, b):
     return op.Loop(np.int64(93), op.constant(np.True_), op.Expand(a, shape), op.Expand(b, shape), body=body, outputs=2)[0]
 
 
+def _ignoring_nan(extreme):
+    """The larger or the smaller operand; a number rather than NaN."""
+
+    def lower(op, a, b):
+        if not a.dtype.is_floating_point():
+            return extreme(op, a, b)
+        return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, extreme(op, a, b)))
+
+    return lower
+
+
+def logaddexp(op, a, b):
+    """log(exp(a) + exp(b))"""
+    largest = op.Max(a, b)
+    return op.Add(largest, op.Log(op.Add(op.Exp(op.Neg(op.Abs(op.Sub(a, b)))), 1.0)))
+
+
+def _shifted(op, a, b, combine):
+    """Shifts as products and quotients of powers of two, exact up to 2^53."""
+    power_of_two = op.Cast(op.Pow(op.constant(2.0, dtype=DOUBLE), op.Cast(b, to=DOUBLE)), to=INT64)
+    return like(op, combine(op, op.Cast(a, to=INT64), power_of_two), a)
+
+
+def bitwise_left_shift(op, a, b):
+    return _shifted(op, a, b, lambda op, x, y: op.Mul(x, y))
+
+
+def bitwise_right_shift(op, a, b):
+    return _shifted(op, a, b, floor_divide)
+
+
 def _in_floats(function, dtype):
     """A function of floats; integers are computed in floating point and truncated."""
 
@@ -266,9 +305,21 @@ BINARY = MIXED | {
     "ldexp": _in_floats(ldexp, DOUBLE), "lcm": _in_integers(lcm), "bitwise_and": _bitwise("BitwiseAnd", "And"),
     "bitwise_or": _bitwise("BitwiseOr", "Or"), "bitwise_xor": _bitwise("BitwiseXor", "Xor"),
 }  # fmt: skip
-REVERSED = ("subtract", "power", "mod", "true_divide", "arctan2", "copysign", "ldexp")
-NAMES = {"arctan2": ("x1", "x2")}
-TRUTHS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+IN_VERSION_2 = {
+    "floor_divide": floor_divide, "fmod": fmod, "fmax": _ignoring_nan(arithmetic.maximum),
+    "fmin": _ignoring_nan(arithmetic.minimum), "gcd": _in_integers(gcd), "logaddexp": _in_floats(logaddexp, FLOAT),
+    "logical_and": _logical("And"), "logical_or": _logical("Or"), "logical_xor": _logical("Xor"),
+    "bitwise_left_shift": bitwise_left_shift, "bitwise_right_shift": bitwise_right_shift,
+}  # fmt: skip
+"""Operators that MXNet 2 added."""
+REVERSED = (
+    "subtract", "power", "mod", "true_divide", "arctan2", "copysign", "ldexp", "floor_divide", "fmod", "bitwise_left_shift",
+    "bitwise_right_shift",
+)  # fmt: skip
+NAMES = {"arctan2": ("x1", "x2"), "logaddexp": ("x1", "x2")}
+TRUTHS = frozenset({
+    "equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
+})  # fmt: skip
 BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
@@ -303,8 +354,9 @@ def _scalar(name, function, reverse=False):
     return lower
 
 
-for _name, _function in BINARY.items():
-    rule(f"_npi_{_name}")(_binary_of_points(_function) if _name in NAMES else _binary(_function, _name in MIXED))
+for _name, _function in (BINARY | IN_VERSION_2).items():
+    mixed = _name in MIXED or _name in IN_VERSION_2
+    rule(f"_npi_{_name}")(_binary_of_points(_function) if _name in NAMES else _binary(_function, mixed))
     rule(f"_npi_{_name}_scalar")(_scalar(_name, _function))
     if _name in REVERSED:
         rule(f"_npi_r{_name}_scalar")(_scalar(_name, _function, reverse=True))

@@ -23,25 +23,25 @@ def _axes(a, axis):
     return [] if axis == () else reduced_axes(a, axis, False)
 
 
-def reduce(op, onnx, a, axis, keepdims):
-    """Every reduction of no elements is 0 in MXNet."""
+def reduce(op, onnx, a, axis, keepdims, mxnet_2=False):
+    """Every reduction of no elements is 0 in MXNet 1."""
     axes = _axes(a, axis)
     if not axes:
         return op.Identity(a)
-    if any(a.shape[i] == 0 for i in axes):
+    if any(a.shape[i] == 0 for i in axes) and not mxnet_2:
         return op.ReduceSum(a, axes, keepdims=int(keepdims))
     wide = op.Cast(a, to=INT32) if a.dtype in NARROW else a
     return like(op, op.call(onnx, wide, axes, keepdims=int(keepdims)), a)
 
 
 def _total(onnx, combine):
-    def lower(op, a, *, axis=None, dtype=None, keepdims=False, initial=None):
+    def lower(op, a, *, axis=None, dtype=None, keepdims=False, initial=None, mxnet_2=False):
         """Booleans are added as int64."""
         if dtype is not None:
             a = cast(op, a, named(dtype))
         elif a.dtype == BOOL:
             a = op.Cast(a, to=INT64)
-        found = reduce(op, onnx, a, axis, keepdims)
+        found = reduce(op, onnx, a, axis, keepdims, mxnet_2)
         if initial is None:
             return found
         start = op.constant(np.asarray(initial).astype(a.dtype.numpy()))

@@ -2,6 +2,7 @@
 # make test         every test, on samples of the largest tables of cases; what CI runs
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# make test-r       the tests of the R package; installs R where apt can
 # make dist         the wheel and the sdist, built twice and compared, and a list of what they depend on (CycloneDX), in dist/
 # make audit        known vulnerabilities of what is installed; asks a database on the network
 # make fuzz         damage files of a format at random and read them: READER=onnx (or all), SECONDS=60; GUIDED=1 chooses by coverage
@@ -16,7 +17,7 @@ export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full fuzz dist audit lint docs clean
+.PHONY: demo test quick test-full test-r fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -29,6 +30,12 @@ quick: lint $(MXNET)/ready $(MXNET_2)/ready
 
 test-full: lint $(MXNET)/ready $(MXNET_2)/ready
 	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+test-r: $(VENV)/ready
+	@command -v R > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(R_PACKAGES))
+	$(VENV)/bin/python -m pytest tests/integrations/test_r.py
+
+R_PACKAGES := r-base-core r-cran-jsonlite r-cran-reticulate r-cran-testthat r-cran-knitr r-cran-rmarkdown pandoc
 
 READER ?= all
 SECONDS ?= 60

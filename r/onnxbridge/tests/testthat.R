@@ -1,0 +1,4 @@
+library(testthat)
+library(onnxbridge)
+
+test_check("onnxbridge")

@@ -3,6 +3,7 @@
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
 # make test-r       the tests of the R package; installs R where apt can
+# make docs         writes the generated pages and serves the site at http://127.0.0.1:8000; `make generate` only writes
 # make dist         the wheel and the sdist, built twice and compared, and a list of what they depend on (CycloneDX), in dist/
 # make audit        known vulnerabilities of what is installed; asks a database on the network
 # make fuzz         damage files of a format at random and read them: READER=onnx (or all), SECONDS=60; GUIDED=1 chooses by coverage
@@ -17,7 +18,7 @@ export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full test-r fuzz dist audit lint docs clean
+.PHONY: demo test quick test-full test-r generate fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -65,8 +66,11 @@ lint: $(VENV)/ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/ready
+generate: $(VENV)/ready
 	$(VENV)/bin/python docs/generate.py
+
+docs: generate
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve --open
 
 # PyTorch goes first, pinned, so that nothing later can ask for another build of it. tf_keras asks for the GPU build of TensorFlow.
 $(VENV)/ready: pyproject.toml constraints.txt

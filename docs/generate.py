@@ -1,4 +1,4 @@
-"""Writes the generated documents: coverage, primitive operators, references and the README's table. Run by `make docs`."""
+"""Writes the generated documents: coverage, primitive operators, references and the README's table. Run by `make generate`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import click
 
 from onnxbridge import cli
 
-GENERATED = "Generated from {source} by `make docs`; a test fails if it is out of date."
+GENERATED = "Generated from {source} by `make generate`; a test fails if it is out of date."
 WIDTH = 100
 API = {
     "Functions": (

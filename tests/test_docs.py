@@ -40,7 +40,7 @@ def test_generated_pages_are_up_to_date(monkeypatch):
     monkeypatch.setenv("ONNXBRIDGE_PLUGINS", "builtin")
     pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
     stale = [path for path, text in pages.items() if (ROOT / path).read_text() != text]
-    assert not stale, "run `make docs`"
+    assert not stale, "run `make generate`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))

@@ -14,7 +14,7 @@ def test_groups_contain_exactly_the_primitive_operators():
 
 
 def test_docs_page_is_up_to_date():
-    assert (ROOT / "docs" / "core.md").read_text() == primitive_ops.page(), "run `make docs`"
+    assert (ROOT / "docs" / "core.md").read_text() == primitive_ops.page(), "run `make generate`"
 
 
 def test_decomposed_into_follows_helper_functions():

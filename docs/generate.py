@@ -1,4 +1,7 @@
-"""Writes the generated documents: coverage, primitive operators, references and the README's table. Run by `make generate`."""
+"""Writes the generated documents: coverage, primitive operators, references, the manual page and the README's table.
+
+Run by `make generate`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 os.environ["ONNXBRIDGE_PLUGINS"] = "builtin"  # documents do not depend on what else is installed
 sys.path.insert(0, os.path.dirname(__file__))
 
+import man_page
 import reference
 
 from onnxbridge import coverage
@@ -24,7 +28,7 @@ def pages() -> dict[str, str]:
     readme = re.sub(r"<!-- coverage -->.*<!-- /coverage -->", lambda _: table, (ROOT / "README.md").read_text(), flags=re.S)
     return {
         "docs/coverage.md": coverage.page(), "docs/core.md": primitive_ops.page(), "docs/reference-cli.md": reference.cli_page(),
-        "docs/reference-api.md": reference.api_page(), "README.md": readme,
+        "docs/reference-api.md": reference.api_page(), "docs/onnxbridge.1": man_page.page(), "README.md": readme,
     }  # fmt: skip
 
 

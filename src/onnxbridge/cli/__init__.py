@@ -21,6 +21,7 @@ COMMANDS = {
     "coverage": "Show which operators each target supports.",
     "plugins": "List the installed frontends and backends.",
     "doctor": "Show which frameworks are installed, and their versions.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
 
 

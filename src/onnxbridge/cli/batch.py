@@ -12,14 +12,20 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 from onnxbridge.errors import UsageError
 
 
 @click.command("batch")
-@click.argument("manifests", nargs=-1, required=True, metavar="MANIFEST...")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder or URL for the artifacts and the outcomes.")
-@click.option("--to", multiple=True, metavar="NAME", help="Target of jobs that name none.  [default: onnx]  Repeatable.")
+@click.argument("manifests", nargs=-1, required=True, metavar="MANIFEST...", type=types.LOCATION)
+@click.option(
+    "-o", "--output", required=True, metavar="DIR", type=types.LOCATION,
+    help="Folder or URL for the artifacts and the outcomes.",
+)  # fmt: skip
+@click.option(
+    "--to", multiple=True, metavar="NAME", type=types.BACKEND,
+    help="Target of jobs that name none.  [default: onnx]  Repeatable.",
+)  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
     help="Key of jobs that do not have it, such as strict=true or compute_precision=fp16. Repeatable.",

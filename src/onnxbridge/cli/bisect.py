@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import VerificationError
 
 
 @click.command("bisect")
-@click.argument("reference")
-@click.argument("candidate")
+@click.argument("reference", type=types.LOCATION)
+@click.argument("candidate", type=types.LOCATION)
 @options.frontend
 @options.inputs
 @options.dynamic

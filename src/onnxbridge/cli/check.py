@@ -7,15 +7,18 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import ConversionError
 
 
 @click.command("check", cls=options.BackendCommand)
-@click.argument("source")
-@click.argument("weights", required=False)
-@click.option("--to", multiple=True, metavar="NAME", help="Target to check.  [default: all installed]  Repeatable.")
+@click.argument("source", type=types.LOCATION)
+@click.argument("weights", required=False, type=types.LOCATION)
+@click.option(
+    "--to", multiple=True, metavar="NAME", type=types.BACKEND,
+    help="Target to check.  [default: all installed]  Repeatable.",
+)  # fmt: skip
 @options.frontend
 @options.inputs
 @options.dynamic

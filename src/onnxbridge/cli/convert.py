@@ -9,21 +9,25 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import divergence, options, shell
+from onnxbridge.cli.shared import divergence, options, shell, types
 from onnxbridge.cli.shared.outcome import hashes
 from onnxbridge.errors import VerificationError
 
 
 @click.command("convert", cls=options.BackendCommand)
-@click.argument("source")
-@click.argument("weights", required=False)
+@click.argument("source", type=types.LOCATION)
+@click.argument("weights", required=False, type=types.LOCATION)
 @click.option(
     "--to",
     metavar="NAME",
+    type=types.BACKEND,
     help="Target: onnx, pytorch, tensorflow, mxnet, coreml.  [default: from the suffix of --output, else onnx]",
 )
 @options.frontend
-@click.option("-o", "--output", metavar="PATH", help="Output path.  [default: the source's name in the current folder]")
+@click.option(
+    "-o", "--output", metavar="PATH", type=types.LOCATION,
+    help="Output path.  [default: the source's name in the current folder]",
+)  # fmt: skip
 @options.inputs
 @options.dynamic
 @options.imports

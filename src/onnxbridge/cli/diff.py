@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 
 
 @click.command("diff")
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", type=types.LOCATION)
+@click.argument("second", type=types.LOCATION)
 @options.frontend
 @options.inputs
 @options.dynamic

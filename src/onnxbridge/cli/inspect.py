@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 from onnxbridge.cli.shared.model_cost import cost, cost_text, weights_text
 from onnxbridge.diagnostics import one_line
 from onnxbridge.errors import UsageError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @click.command("inspect")
-@click.argument("source")
-@click.argument("weights", required=False)
+@click.argument("source", type=types.LOCATION)
+@click.argument("weights", required=False, type=types.LOCATION)
 @options.frontend
 @options.inputs
 @options.dynamic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from onnxbridge.cli.shared import options, shell
+from onnxbridge.cli.shared import options, shell, types
 from onnxbridge.errors import UsageError, merge
 
 
@@ -18,7 +18,10 @@ from onnxbridge.errors import UsageError, merge
     "--for-runtime", metavar="NAME==VERSION", help="Write a model that this release can load, such as onnxruntime==1.17."
 )
 @click.option("--allow-lossy", is_flag=True, help="Allow lossy steps and report each, instead of refusing.")
-@click.option("-o", "--output", metavar="PATH", help="Output path.  [default: NAME.opsetN.onnx in the current folder]")
+@click.option(
+    "-o", "--output", metavar="PATH", type=types.LOCATION,
+    help="Output path.  [default: NAME.opsetN.onnx in the current folder]",
+)  # fmt: skip
 @options.force
 @options.json
 @options.quiet

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from onnxbridge.cli.shared import divergence, options, shell
+from onnxbridge.cli.shared import divergence, options, shell, types
 from onnxbridge.cli.shared.outcome import model_hashes
 from onnxbridge.errors import UsageError, VerificationError
 
 
 @click.command("verify")
-@click.argument("reference")
-@click.argument("candidate", required=False)
+@click.argument("reference", type=types.LOCATION)
+@click.argument("candidate", required=False, type=types.LOCATION)
 @options.frontend
 @options.inputs
 @options.dynamic

@@ -9,9 +9,14 @@ from typing import Any
 
 import click
 
+from onnxbridge.cli.shared import types
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-frontend = click.option("--from", "frontend", metavar="NAME", help="Frontend to read the source with.  [default: detected]")
+frontend = click.option(
+    "--from", "frontend", metavar="NAME", type=types.FRONTEND,
+    help="Frontend to read the source with.  [default: detected]",
+)  # fmt: skip
 inputs = click.option(
     "--inputs",
     multiple=True,

@@ -13,9 +13,11 @@ PYTHON ?= python3.11
 VENV := .venv
 MXNET := .venv-mxnet
 MXNET_2 := .venv-mxnet-2
+OPENVINO := .venv-openvino
 DIST := .venv-dist
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
+export ONNXBRIDGE_OPENVINO_PYTHON := $(CURDIR)/$(OPENVINO)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
 .PHONY: demo test quick test-full test-r generate fuzz dist audit lint docs clean
@@ -23,13 +25,13 @@ PIP := -m pip --disable-pip-version-check --quiet install
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
 
-test: lint $(MXNET)/ready $(MXNET_2)/ready
+test: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 
-quick: lint $(MXNET)/ready $(MXNET_2)/ready
+quick: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --quick $(TESTS)
 
-test-full: lint $(MXNET)/ready $(MXNET_2)/ready
+test-full: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 test-r: $(VENV)/ready
@@ -96,5 +98,14 @@ $(MXNET_2)/ready:
 	@$(MXNET_2)/bin/python $(PIP) --no-deps mxnet==2.0.0b1
 	@touch $@
 
+# ONNX Runtime for OpenVINO takes the place of the usual one; it is the second device that the tests have without a GPU.
+$(OPENVINO)/ready: pyproject.toml constraints.txt
+	@echo "setting up $(OPENVINO) (once)"
+	@$(PYTHON) -m venv $(OPENVINO)
+	@$(OPENVINO)/bin/python $(PIP) -c constraints.txt -e .
+	@$(OPENVINO)/bin/python -m pip --quiet uninstall -y onnxruntime
+	@$(OPENVINO)/bin/python $(PIP) --no-deps onnxruntime-openvino==1.24.1
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(DIST) dist
+	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(OPENVINO) $(DIST) dist

@@ -29,10 +29,15 @@ SizeBounds = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class NamedRun:
-    """A `Run` whose engine reports name beside the framework: "ONNX (onnxbridge's executor, since ...)"."""
+    """A `Run` whose engine reports name beside the framework: "ONNX (onnxbridge's executor, since ...)".
+
+    Attributes:
+        weak: why a comparison with this run proves little.
+    """
 
     run: Run
     engine: str
+    weak: str = ""
 
     def __call__(self, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         return self.run(feeds)

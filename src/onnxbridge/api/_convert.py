@@ -95,7 +95,8 @@ def convert(
         samples, seed: the number of random input samples, 3 by default, and their seed. With `data`, the most samples of it.
         layers: whether to measure the error of each layer, too (`report.layers`). It is shown in HTML reports.
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
-        device: the device for ONNX Runtime: "auto", "cpu", "cuda", ...
+        device: the device on which ONNX Runtime runs the converted model: "auto", "cpu", "cuda", "openvino", ... The source runs
+            on the CPU then.
         time_limit: the time that verification may take, in seconds. None for no limit.
         isolate: whether files are read, and run, in a process of their own, which the operating system confines: True, False, or
             "auto" for TorchScript, TensorFlow, Keras, TFLite and Core ML files. False by default.

@@ -13,6 +13,7 @@ from onnxbridge.api._arguments.data import reading
 from onnxbridge.api._arguments.example_inputs import specs_of
 from onnxbridge.api._load import to_hub
 from onnxbridge.errors import UsageError
+from onnxbridge.runtime import devices
 from onnxbridge.runtime.verify.pairing import Runnable, runnable
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 
@@ -35,7 +36,8 @@ class Reader:
     def reference(self, source: Any, frontend: str | None) -> Runnable:
         """The first model."""
         read = reading(self.specs, self.samples)
-        return runnable(source, lambda reader, source: read(reader, source, self.dims), frontend, self.device)
+        device = devices.of_reference(self.device)
+        return runnable(source, lambda reader, source: read(reader, source, self.dims), frontend, device)
 
     def candidate(self, source: Any, first: Runnable) -> Runnable:
         """The second model. One that does not declare its inputs takes the first one's sizes and dtypes."""

@@ -60,7 +60,10 @@ class SourceModel:
 
     def reference(self, device: str) -> Runner:
         """What converted models are compared with: the source framework where it runs here, else ONNX Runtime on the hub model,
-        a weak reference: an error in reading the source is in both."""
+        a weak reference: an error in reading the source is in both. `device` is that of the converted model."""
+        from onnxbridge.runtime import devices
+
+        device = devices.of_reference(device)
         if device not in self._references:
             hub = self.hub()
             self._references[device] = _reference(self.reader, self.reader.selected(self.source, self.options), hub, device)

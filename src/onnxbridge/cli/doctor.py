@@ -20,7 +20,9 @@ FRAMEWORKS = {
     "torch": (("torch",), "PyTorch models"),
     "tensorflow": (("tensorflow-cpu", "tensorflow"), "TensorFlow and Keras models"),
     "coremltools": (("coremltools",), "writing Core ML models"),
-    "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "verification"),
+    "onnxruntime": (
+        ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-rocm"), "verification",
+    ),
 }
 
 

@@ -35,6 +35,10 @@ _DISABLED_OPTIMIZERS = ["Pad_Fusion", "EliminateDropout"]
 _DISABLED_FOR_FLOAT64 = ["MatMulScaleFusion"]
 # The newest IR version that this ONNX Runtime loads; onnx's helpers may write newer ones by default.
 _MAX_IR_VERSION = 13
+_FULL_PRECISION: dict[str, Mapping[str, Any]] = {
+    "CUDAExecutionProvider": {"use_tf32": 0}, "OpenVINOExecutionProvider": {"precision": "ACCURACY"},
+}  # fmt: skip
+"""Options of providers that would compute float32 in a lower precision by default."""
 BIG = 1 << 30
 """Models with so many bytes of weights run without copies of them, which takes longer for each run and less to start."""
 # The batch is split among threads, and each thread computes quantization parameters of its own.
@@ -61,6 +65,11 @@ def providers(device: str = "auto") -> list[str]:
     if PROVIDERS[device] not in available:
         raise UsageError(f"this onnxruntime has no execution provider for {device!r}, only for {', '.join(devices())}")
     return list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
+
+
+def of_reference(device: str) -> str:
+    """The device of the model that is compared with: a device that is named is that of the other model only."""
+    return device if device in ("auto", "cpu") else "cpu"
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -103,6 +112,8 @@ def session(
         options.intra_op_num_threads = threads
     onnx_extensions.register(options, model)
     chosen = providers(device)
+    if device not in ("auto", "cpu"):
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     disabled = _DISABLED_OPTIMIZERS + (_DISABLED_FOR_FLOAT64 if _has_float64(model) else [])
     options_per_provider = [{k: str(v) for k, v in (provider_options or {}).items()}, {}][: len(chosen)]
 
@@ -186,7 +197,7 @@ def runner(model: Any, device: str = "auto") -> Run:
     if unsupported_dtypes and device == "auto":
         return _executor(model, f"ONNX Runtime's Python API does not support {', '.join(unsupported_dtypes)}")
     try:
-        started = session(model, device, exact_qdq=True)
+        started = session(model, device, provider_options=_FULL_PRECISION.get(providers(device)[0]), exact_qdq=True)
     except _FailError as e:
         match = _UNKNOWN_OPERATOR.search(str(e))
         if match is None:
@@ -197,7 +208,29 @@ def runner(model: Any, device: str = "auto") -> Run:
         if match is None or device != "auto":
             raise
         return _executor(model, f"ONNX Runtime has no kernel for {match[1]} with these dtypes")
-    return lambda feeds: run(started, feeds)
+    if device in ("auto", "cpu"):
+        return lambda feeds: run(started, feeds)
+    engine, weak = _placed(started, device)
+    return NamedRun(lambda feeds: run(started, feeds), engine, weak)
+
+
+def _placed(started: Session, device: str) -> tuple[str, str]:
+    """The device with what ONNX Runtime left to the CPU, and why a comparison proves nothing, if that is all."""
+    if not hasattr(started, "get_provider_graph_assignment_info"):  # before 1.24
+        return device, ""
+    on_cpu: list[str] = []
+    count = 0
+    for part in started.get_provider_graph_assignment_info():
+        nodes = part.get_nodes()
+        count += len(nodes)
+        if part.ep_name == PROVIDERS["cpu"]:
+            on_cpu += [n.op_type for n in nodes]
+    if not on_cpu:
+        return device, ""
+    names = ", ".join(sorted(set(on_cpu))[:6])
+    if len(on_cpu) == count:
+        return "cpu", f"{device} computes none of its {count} nodes ({names}), so that all were computed on the CPU"
+    return f"{device}, and {len(on_cpu)} of {count} nodes on the CPU: {names}", ""
 
 
 def unsupported(model: ir.Model) -> list[Problem]:

@@ -131,7 +131,13 @@ def running(command: Callable[..., Any]) -> Callable[..., Any]:
             "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
-        click.option("--device", default="auto", show_default=True, help="Device for ONNX Runtime: auto, cpu, cuda, ..."),
+        click.option(
+            "--device",
+            default="auto",
+            show_default=True,
+            help="Device on which ONNX Runtime runs the converted or second model: auto, cpu, cuda, openvino, ... The model that "
+            "it is compared with runs on the CPU.",
+        ),
         click.option(
             "--time-limit",
             type=click.FloatRange(0, min_open=True),

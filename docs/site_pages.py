@@ -6,6 +6,7 @@ Markdown; MkDocs' wants blank lines before lists, wider indentation in them, and
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-FROM_ROOT = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FROM_ROOT = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"( *)(?:[*-]|\d+\.) ")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
@@ -28,7 +29,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links at pages of the site, seen from the folder in which the page is in the repository."""
-    folder = ROOT if page.file.src_path in FROM_ROOT else ROOT / "docs"
+    source = page.file.src_uri
+    folder = (ROOT / source).parent if source in FROM_ROOT else ROOT / "docs"
 
     def replace(match: re.Match[str]) -> str:
         image, text, target, anchor = match.groups()
@@ -37,6 +39,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         path = (folder / target).resolve()
         for base in (ROOT / "docs", ROOT):
             if path.is_relative_to(base) and (name := path.relative_to(base).as_posix()) in files.src_uris:
+                name = posixpath.relpath(name, posixpath.dirname(source) or ".")
                 return f"{image}[{text}]({name}{anchor or ''})"
         return text
 

@@ -434,6 +434,8 @@ def test_metadata_overrides_the_source():
     made.graph.inputs[0].doc_string = "a picture"
     artifact = backend.from_hub(made, metadata=["author=Jane", "task=demo"])
     assert artifact.model.author == "Jane" and artifact.model.user_defined_metadata["task"] == "demo"
+    artifact = backend.from_hub(made, metadata={"author": "Jane", "task": "a=b"})
+    assert artifact.model.author == "Jane" and artifact.model.user_defined_metadata["task"] == "a=b"
     assert artifact.model.input_description["x"] == "a picture"
 
 

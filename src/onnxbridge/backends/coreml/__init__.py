@@ -94,7 +94,8 @@ class CoreMLBackend(Backend):
             float32_ops: operators that stay in float32 under "fp16" and "mixed": operator types of the hub model ("Softmax"),
                 or names of values that an operator computes, as reports print them; "encoder/*" stands for several.
                 `onnxbridge bisect --suggest` finds them.
-            image: "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; everything after the name is optional.
+            image: as are `shapes`, `state` and `metadata`, a text, several, or a dictionary by name;
+                "x:BGR,scale=1/255,bias=-0.48/-0.45/-0.4,layout=NHWC"; everything after the name is optional.
             shapes: the first one is the default.
             labels: a file with one label per line, or the labels themselves, for the model's last output.
             state: requires iOS18, float16 and a fixed shape; the input and the output are removed from the model's interface.

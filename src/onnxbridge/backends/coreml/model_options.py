@@ -303,6 +303,9 @@ def parse(options: Mapping[str, Any]) -> CoreMLOptions:
 
 
 def _strings(given: Mapping[str, Any], name: str) -> Sequence[str]:
-    """The value of an option as a sequence of strings."""
+    """The value of an option as a sequence of strings; a dictionary is one by name, as {"author": "me"} for "author=me"."""
     value = given.get(name, ())
+    if isinstance(value, Mapping):
+        mark = ":" if name in ("image", "shapes") else "="
+        return [f"{key}{mark}{text}" for key, text in value.items()]
     return [value] if isinstance(value, str) else value

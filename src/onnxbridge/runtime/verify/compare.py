@@ -21,6 +21,7 @@ class Tolerance:
         mismatches: the share of elements that may exceed it or, in outputs that are not floating point, may differ at all.
         origin: where the numbers come from: "given", "derived", or "default" with the reason.
         choices: the share of elements that may also exceed it if the candidate's value is one of `seen`, which is sorted.
+        ties: the part of `mismatches` that comes from equal numbers among which the model chooses.
     """
 
     atol: float
@@ -29,6 +30,7 @@ class Tolerance:
     origin: str = "given"
     choices: float = 0.0
     seen: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    ties: float = 0.0
 
     def unexplained(self, beyond: Any, candidate: Any) -> float:
         """The share of elements beyond the tolerance, without those that the model's own choices (TopK, NMS) explain."""
@@ -112,7 +114,8 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     found = _compare_integers(comparison, r, c) if _family(r) == "i" else _compare_floats(comparison, r, c)
     decided, weak = max(tolerance.mismatches, tolerance.choices), found.weak
     if tolerance.origin == "derived" and decided >= MANY_MISMATCHES:
-        weak = f"rounding alone decides about {decided / 2:.0%} of the elements"
+        what = "the choice among equal numbers" if tolerance.ties >= decided else "rounding alone"
+        weak = f"{what} decides about {decided / 2:.0%} of the elements"
     return replace(found, notes=(*notes, *found.notes), weak=weak)
 
 

@@ -41,18 +41,21 @@ def derived_tolerance(
     unit: float | None,
     quantizes: bool,
     has_errors_of_one: bool,
+    ties: float = 0.0,
 ) -> Tolerance:
     """The tolerance that follows from the noise of float32 rounding, of simulated low precision and of other choices.
 
     `seen` are the values of the runs with other choices; `unit` is the unit roundoff of a lower precision in which one of the
-    two models computes, else None.
+    two models computes, else None; `ties` is the share of elements that depend on the choice among equal numbers.
     """
     eps = epsilon(dtype)
     share_of_choices = min(MODELS * choices.share, 1.0)
     candidates = np.unique(np.concatenate(seen).astype(np.float64)) if share_of_choices else np.zeros(0)
     share = min(max(2 * rounding.share, 2 * low_precision.share, min(ORDERS * rounding.share, FEW)), 1.0)
+    tied = min(MODELS * ties, 1.0)
+    share = max(share, tied)
     if not eps:
-        return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=share_of_choices, seen=candidates)
+        return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=share_of_choices, seen=candidates, ties=tied)
     scale = max(rounding.scale, 1.0) if has_errors_of_one else rounding.scale
     # a model of lower precision rounds its last operator by more, too
     last_operator = ULPS * max(eps, 2 * unit if unit else 0.0)
@@ -60,4 +63,4 @@ def derived_tolerance(
     if quantizes:
         distance = MODELS * max(rounding.distance, low_precision.distance)
     rtol = max(last_operator, ORDERS * rounding.masked, OPERATORS * low_precision.masked)
-    return Tolerance(distance + last_operator * scale, rtol, share, "derived", share_of_choices, candidates)
+    return Tolerance(distance + last_operator * scale, rtol, share, "derived", share_of_choices, candidates, tied)

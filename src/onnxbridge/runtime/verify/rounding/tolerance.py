@@ -32,12 +32,15 @@ from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
 from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing
 from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
+from onnxbridge.runtime.verify.rounding.ties import with_other_ties
 from onnxbridge.runtime.verify.samples.values_of_interest import values_of_interest
 
 PRECISION_RUNS = 3
 """The number of runs in simulated low precision for each sample; fewer if they exceed `WORK`."""
 QUANTIZED_RUNS = 12
 """The most runs of a quantizing model before it fails: a tie may be rounded the same way several times."""
+TIE_RUNS = 3
+"""The runs of a model that fails with other choices among equal scores."""
 CHOICE_RUNS = 8
 """The most runs of a choosing model before it fails: of two equal scores, half of the runs choose the other."""
 WORK = 12 * PER_SECOND
@@ -70,6 +73,8 @@ class Rounding:
         self._low_precision: dict[str, Noise] = {}
         self._choices: dict[str, Noise] = {}
         self._seen: dict[str, list[np.ndarray[Any, Any]]] = {}
+        self._ties: dict[str, float] = {}
+        self._model = model
         self._measured: list[Mapping[str, Any]] = []
         # an input that equals a constant of a comparison is not rounded, so it is not moved
         self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
@@ -143,7 +148,7 @@ class Rounding:
 
     def forget(self) -> None:
         """Forget the distances that were measured, for other inputs than these."""
-        for found in (self._rounding, self._low_precision, self._choices, self._seen, self._measured):
+        for found in (self._rounding, self._low_precision, self._choices, self._seen, self._ties, self._measured):
             found.clear()
         self.reason = self.fault = ""
 
@@ -160,6 +165,7 @@ class Rounding:
                 self._measure(feeds)
             if self._has_choices and not self.reason:
                 self._rerun_choices(feeds)
+                self._rerun_ties(feeds)
             if self._quantizes and not self.reason:
                 self._rerun_quantized(feeds)
         except LimitError as e:
@@ -198,6 +204,30 @@ class Rounding:
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
                 self._choices[name] = noise_between(a, [b]).combined(self._choices.get(name, Noise()))
                 self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
+
+    def _rerun_ties(self, feeds: Mapping[str, Any]) -> None:
+        """Measure the share of elements that other choices among equal numbers change; no rounding error tells these apart."""
+        supplied, names = self._supplied(feeds), self._own.output_names
+        usual = self._own.run(None, supplied)
+        found: dict[str, np.ndarray[Any, Any]] = {}
+        start = self._work()
+        for seed in range(TIE_RUNS):
+            other = with_other_ties(self._model, seed)
+            if other is None or (seed and self._work() - start > WORK / 2):
+                break
+            try:
+                run = Executor(other, native=False).run(None, supplied)
+            except OnnxbridgeError:
+                raise
+            except Exception as e:
+                self._incomplete.append(f"other choices among equal scores were not measured: {_described(e)}")
+                break
+            for name, a, b in zip(names, map(np.asarray, usual), map(np.asarray, run), strict=True):
+                if a.shape == b.shape and a.size:
+                    differs = np.asarray(a != b) & ~(np.asarray(a != a) & np.asarray(b != b))  # NaN in both is the same
+                    found[name] = found.get(name, np.zeros(a.shape, bool)) | differs
+        for name, differs in found.items():
+            self._ties[name] = max(self._ties.get(name, 0.0), float(differs.mean()))
 
     def _measure(self, feeds: Mapping[str, Any]) -> None:
         start = self._work()
@@ -265,6 +295,7 @@ class Rounding:
             unit=self._unit,
             quantizes=self._quantizes,
             has_errors_of_one=name in self._errors_of_one,
+            ties=self._ties.get(name, 0.0),
         )
 
 

@@ -174,6 +174,22 @@ def test_any_executor_runs_a_batch(tmp_path):
     assert [o["status"] for o in found.outcomes] == ["done"] * 3
 
 
+class RunsTwice(ThreadPoolExecutor):
+    """A worker is lost once a job is done, before anybody hears of it, and another runs the job again."""
+
+    def submit(self, function, *arguments):
+        return super().submit(lambda: [function(*arguments) for _ in range(2)][-1])
+
+
+def test_an_outcome_that_its_worker_could_not_tell_is_recorded(tmp_path):
+    with RunsTwice(2) as pool:
+        found = run_batch(nets(tmp_path / "m", 2), tmp_path / "out", executor=pool)
+    assert [o["reused"] for o in found.outcomes] == [True] * 2
+    assert {o["id"] for o in outcomes(tmp_path / "out")} == {o["id"] for o in found.outcomes}
+    run_batch(nets(tmp_path / "m", 2), tmp_path / "out", resume=True)
+    assert len(outcomes(tmp_path / "out")) == 2  # what the file says already is not written again
+
+
 def test_a_full_disk_loses_no_finished_job(tmp_path, monkeypatch):
     from onnxbridge.pipeline.store import Store
 
@@ -185,6 +201,7 @@ def test_a_full_disk_loses_no_finished_job(tmp_path, monkeypatch):
     assert [o["status"] for o in found.outcomes] == ["done"] * 2 and found.problems == ["[Errno 28] No space left on device"]
     monkeypatch.undo()
     assert all(o["reused"] for o in run_batch(nets(tmp_path / "m", 2), tmp_path / "out").outcomes)
+    assert len(outcomes(tmp_path / "out")) == 2
 
 
 def test_the_command_writes_reports(tmp_path):

@@ -101,18 +101,19 @@ def run_batch(
             todo.append(one)  # `run_job` finds its record, if neither the source nor the options have changed
         else:
             batch.outcomes.append({**known, "reused": True})
-    return _run(batch, store, name, todo, _engine(todo, workers, total, executor, address), finished)
+    return _run(batch, store, name, todo, before, _engine(todo, workers, total, executor, address), finished)
 
 
 def _run(
-    batch: Batch, store: Store, name: str, todo: list[Planned], results: Generator[tuple[Planned, dict[str, Any]], None, None],
-    finished: Finished,
+    batch: Batch, store: Store, name: str, todo: list[Planned], before: Mapping[str, Mapping[str, Any]],
+    results: Generator[tuple[Planned, dict[str, Any]], None, None], finished: Finished,
 ) -> Batch:  # fmt: skip
     count = len(todo) + len(batch.outcomes)
     try:
         for _, outcome in results:
             batch.outcomes.append(outcome)
-            if not outcome["reused"]:
+            # A job may be done before by a worker that was killed before it said so: that is not in the file yet.
+            if not outcome["reused"] or before.get(outcome["name"], {}).get("id") != outcome["id"]:
                 _attempt(batch, lambda o=outcome: store.append(f"{name}.jsonl", json.dumps(o)))  # type: ignore[misc]
             finished(outcome, len(batch.outcomes), count)
     finally:

@@ -328,6 +328,18 @@ def test_a_saturated_sigmoid_has_the_error_of_one_half():
     assert not verify_runners(model, runner(model), runner(model, change=lambda name, v: v + np.float32(1e-5))).passed
 
 
+def test_a_window_has_the_error_of_one():
+    """Its first element is 0.42 - 0.5 + 0.08: what remains of it is rounding."""
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    agraph (int64 n) => (float[m] y) { y = BlackmanWindow <periodic = 0> (n) }"""
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    feeds = [{"n": np.int64(9)}]
+    opposite = runner(model, change=lambda name, v: np.where(np.abs(v) < 1e-6, -v, v))
+    assert verify_runners(model, runner(model), opposite, feeds=feeds).agrees
+    moved = runner(model, change=lambda name, v: v + np.float32(1e-5))
+    assert not verify_runners(model, runner(model), moved, feeds=feeds).agrees
+
+
 def test_the_mean_of_a_sigmoid_in_a_branch_has_the_error_of_one_half():
     text = """<ir_version: 10, opset_import: ["" : 21]> agraph (float[8] x, bool some) => (float[1] y) {
         s = Constant<value = float {15.0}>() d = Sub(x, s)

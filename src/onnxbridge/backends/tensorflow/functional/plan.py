@@ -115,7 +115,10 @@ def _results(rules: Rules, node: ir.Node) -> tuple[Result, ...] | None:
         found = rule.lower(node, *args, **attrs)
     except Unsupported:
         return None
-    return found if found is None or isinstance(found, tuple) else (found,)
+    results = found if found is None or isinstance(found, tuple) else (found,)
+    if results is not None and any(v.const_value is not None for r in results for v in _values_in(r)):
+        return None  # Keras has no symbolic tensors for constants, which an operator may read alone
+    return results
 
 
 def _is_layers(result: Any) -> bool:

@@ -22,6 +22,8 @@ def pool(
     strides = strides or (1,) * spatial
     if not is_float(X) or set(dilations or (1,)) != {1}:
         return None
+    if spatial == 3 and X.dtype != ir.DataType.FLOAT:  # TensorFlow has no other kernel on the CPU
+        return None
     sizes = dims(X)[1:-1]
     if ceil_mode and not auto_pad.startswith("SAME") and not _ends_exactly(sizes, kernel_shape, strides, pads):
         return None
@@ -63,7 +65,7 @@ def _is_positive(x: ir.Value) -> bool:
 @layer(last("GlobalAveragePool"), last("GlobalMaxPool"))
 def global_pool(node: ir.Node, X: ir.Value) -> Expression | None:
     spatial = len(dims(X)) - 2
-    if not is_float(X) or not 1 <= spatial <= 3:
+    if not is_float(X) or not 1 <= spatial <= 3 or 0 in dims(X):  # Keras has no maximum of an empty tensor
         return None
     kind = "GlobalAveragePooling" if node.op_type == "GlobalAveragePool" else "GlobalMaxPooling"
     return Expression(f"{kind}{spatial}D", (X,), {"keepdims": True, **dtype_config(X)})

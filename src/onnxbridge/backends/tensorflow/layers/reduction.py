@@ -20,6 +20,8 @@ def reduce(
     chosen = ints(axes)
     if not is_float(data) or data.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or rank(data) < 1 or not chosen:
         return None
+    if 0 in dims(data):  # Keras has no maximum of an empty tensor
+        return None
     spatial, where = tuple(range(1, rank(data) - 1)), tuple(sorted(a % rank(data) for a in chosen))
     if where == spatial and 1 <= len(spatial) <= 3 and node.op_type in _POOLS and dims(data)[-1] is not None:
         kept = {"keepdims": True} if keepdims else {}

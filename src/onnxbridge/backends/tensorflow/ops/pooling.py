@@ -44,7 +44,10 @@ def windows(x, kernel, strides, dilations):
     return tf.transpose(x, order)
 
 
-_PLAIN = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+def _has_kernel(dtype, spatial):
+    """Whether TensorFlow has a pool on the CPU; in three dimensions that of float16 is that of float32."""
+    floats = (tf.float32, tf.float16, tf.bfloat16) if spatial == 3 else (tf.float32, tf.float16, tf.bfloat16, tf.float64)
+    return spatial <= 3 and dtype in floats
 
 
 @rule("MaxPool")
@@ -55,7 +58,7 @@ def max_pool(
     strides, dilations, before, _, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
     least = X.dtype.min if X.dtype.is_integer else -math.inf
     spatial = len(kernel_shape)
-    if not any(outputs[1:]) and X.dtype in _PLAIN and set(dilations) == {1} and spatial <= 3:
+    if not any(outputs[1:]) and _has_kernel(X.dtype, spatial) and set(dilations) == {1}:
         x = padded(last(X), before, final, least, start=1)
         return second(_pooled(tf.nn.max_pool2d, tf.nn.max_pool3d, x, kernel_shape, strides))
     found = windows(padded(X, before, final, least), kernel_shape, strides, dilations)
@@ -89,7 +92,9 @@ def _indices(X, flat, kernel_shape, strides, dilations, before, storage_order):
 def _pooled(two, three, x, kernel, strides):
     if len(kernel) == 1:
         return tf.squeeze(two(tf.expand_dims(x, 1), [1, 1, *kernel, 1], [1, 1, *strides, 1], "VALID"), [1])
-    return (two if len(kernel) == 2 else three)(x, [1, *kernel, 1], [1, *strides, 1], "VALID")
+    if len(kernel) == 2:
+        return two(x, [1, *kernel, 1], [1, *strides, 1], "VALID")
+    return tf.cast(three(tf.cast(x, tf.float32), [1, *kernel, 1], [1, *strides, 1], "VALID"), x.dtype)
 
 
 @rule("AveragePool")
@@ -99,7 +104,7 @@ def average_pool(
     strides, dilations, before, after, final = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
     spatial = len(kernel_shape)
     unpadded = all(is_fixed(p) and p == 0 for p in (*before, *final))
-    if unpadded and X.dtype in _PLAIN and set(dilations) == {1} and spatial <= 3:
+    if unpadded and _has_kernel(X.dtype, spatial) and set(dilations) == {1}:
         return second(_pooled(tf.nn.avg_pool2d, tf.nn.avg_pool3d, last(X), kernel_shape, strides))
     dims = list(range(-spatial, 0))
     ones = tf.ones_like(X[:1, :1])
@@ -163,7 +168,9 @@ def max_unpool(X, I, output_shape=None, *, kernel_shape, pads=None, strides=None
         for n, s, k, b, a in zip(sizes(X)[2:], strides, kernel_shape, pads[:spatial], pads[spatial:], strict=True)
     ]
     shape = packed([*sizes(X)[:2], *inner], tf.int64)
-    flat = tf.scatter_nd(tf.reshape(I, [-1, 1]), tf.reshape(X, [-1]), tf.reduce_prod(shape)[None])
+    zeros = tf.zeros(tf.reduce_prod(shape)[None], X.dtype)
+    # written, not added: where the windows of the pool overlap, several have the same maximum
+    flat = tf.tensor_scatter_nd_update(zeros, tf.reshape(I, [-1, 1]), tf.reshape(X, [-1]))
     found = tf.reshape(flat, shape)
     if output_shape is None:
         return found

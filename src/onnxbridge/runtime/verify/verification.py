@@ -32,6 +32,7 @@ from onnxbridge.runtime.verify.samples.sizes import extreme_samples, never_varie
 from onnxbridge.runtime.verify.samples.unusual_inputs import unusual_inputs
 from onnxbridge.runtime.verify.strength.planted_faults import measured_sensitivity
 from onnxbridge.runtime.verify.strength.weaknesses import Outputs, few_caught, unreached_branches
+from onnxbridge.runtime.verify.third_opinion import third_opinion
 from onnxbridge.runtime.verify.time_limit import SECONDS, within
 
 Tolerances = float | Mapping[str, float] | None
@@ -193,6 +194,8 @@ def compare_runners(
         failed = any(not c.passed for earlier in found.values() for c in earlier)
         if rounding and not failed and _may_be_rounding(comparisons) and rounding.remeasure(feed):
             comparisons = compare_with(rounding.tolerances(expected))
+        if rounding and not failed and not (units or drift_cause) and not all(c.passed for c in comparisons):
+            notes += third_opinion(rounding.results(feed), expected, actual, comparisons, reference, candidate)
         for one in comparisons:
             at = one.worst and replace(one.worst, sample=i)
             found.setdefault(one.name, []).append(replace(one, worst=at))

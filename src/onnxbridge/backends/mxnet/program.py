@@ -27,6 +27,8 @@ from onnxbridge.rules import Rule
 Array = np.ndarray[Any, Any]
 _ON_BITS = frozenset({"BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Cast", "Identity", "Where"})
 DIRECTION = "ONNX to MXNet"
+_ARRAYS = frozenset(map(np.dtype, ("float16", "float32", "float64", "uint8", "int8", "int32", "int64", "bool")))
+"""The dtypes that MXNet's users can pass and get; symbols know more."""
 _TRANSPOSED = re.compile(r"\.transpose(_\d+)?$")
 """The suffix that the frontends give to the transpose of a weight."""
 
@@ -65,23 +67,35 @@ def _convert(model: ir.Model) -> MXNetModel:
     nodes = _computed(model.graph, parameters)
     target = _SymbolTarget(Writer(_np_shape(model.graph, nodes)), parameters)
     values = graph_reader.HubValues(target.constant)
-    problems = []
+    _check_ends(model.graph)
     for v in model.graph.inputs:
-        try:
-            values[v] = target.writer.variable(v.name or "", _dtype(v), _shape(v))
-        except Unsupported as e:
-            problems.append(Problem(f"the input {v.name}", e.reason, e.hint, (SourceLocation(node=v.name or ""),)))
-    if problems:
-        raise ConversionError(DIRECTION, problems)
+        values[v] = target.writer.variable(v.name or "", _dtype(v), _shape(v))
     lower([graph_reader.call_of(n) for n in nodes], rule, values, target)
     heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):
-        if v.dtype == ir.DataType.UINT64:
-            raise ConversionError(DIRECTION, [Problem(f"the output {v.name}", "MXNet does not compute with uint64", "", ())])
         heads.append(target.output(v, result, heads))
     inputs, outputs = (tuple(v.name or "" for v in vs) for vs in (model.graph.inputs, model.graph.outputs))
     symbol = target.writer.symbol(heads)
     return MXNetModel(symbol, target.writer.params, inputs, outputs)
+
+
+def _check_ends(graph: ir.Graph) -> None:
+    """Check that MXNet has arrays like the inputs and outputs.
+
+    Raises:
+        ConversionError: with those that it has not.
+    """
+    problems = []
+    for kind, v in [*(("input", v) for v in graph.inputs), *(("output", v) for v in graph.outputs)]:
+        try:
+            if _dtype(v) not in _ARRAYS:
+                raise Unsupported(f"MXNet has no arrays of {_dtype(v)}", "cast it inside the model")
+            if kind == "output" and v.shape is not None and 0 in v.shape:
+                raise Unsupported("it has no elements; MXNet cannot return such an array", "leave it out")
+        except Unsupported as e:
+            problems.append(Problem(f"the {kind} {v.name}", e.reason, e.hint, (SourceLocation(node=v.name or ""),)))
+    if problems:
+        raise ConversionError(DIRECTION, problems)
 
 
 @contextmanager

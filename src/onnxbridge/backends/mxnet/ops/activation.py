@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
@@ -32,17 +34,32 @@ def relu(sym, X):
     return sym.relu(X)
 
 
+def _with_float32_parameters(lower):
+    """For MXNet's operators whose parameters are float32, and which need a dimension: other inputs take the decomposition."""
+
+    @functools.wraps(lower)
+    def checked(sym, X, **attrs):
+        if X.dtype == np.float64 or X.shape == ():
+            raise Unsupported("MXNet's operator takes neither float64 nor arrays without dimensions")
+        return lower(sym, X, **attrs)
+
+    return checked
+
+
 @rule("LeakyRelu")
+@_with_float32_parameters
 def leaky_relu(sym, X, *, alpha=0.01):
     return sym.LeakyReLU(X, act_type="leaky", slope=alpha)
 
 
 @rule("Elu")
+@_with_float32_parameters
 def elu(sym, X, *, alpha=1.0):
     return sym.LeakyReLU(X, act_type="elu", slope=alpha)
 
 
 @rule("Selu")
+@_with_float32_parameters
 def selu(sym, X, *, alpha=1.6732632, gamma=1.050701):
     return sym._mul_scalar(sym.LeakyReLU(X, act_type="elu", slope=alpha), scalar=gamma, is_int=False)
 
@@ -53,6 +70,7 @@ def prelu(sym, X, slope):
 
 
 @rule("HardSigmoid")
+@_with_float32_parameters
 def hard_sigmoid(sym, X, *, alpha=0.2, beta=0.5):
     return sym.hard_sigmoid(X, alpha=alpha, beta=beta)
 
@@ -64,7 +82,8 @@ def softmax(sym, input, *, axis=-1):
 
 @rule("LogSoftmax")
 def log_softmax(sym, input, *, axis=-1):
-    return sym.log_softmax(input, axis=axis)
+    # a temperature keeps MXNet from oneDNN's log_softmax, which is off by 3e-6
+    return sym.log_softmax(input, axis=axis, temperature=1.0)
 
 
 @rule("Hardmax")
@@ -91,6 +110,7 @@ def clip(sym, input, min=None, max=None):
 
 
 @rule("Gelu")
+@_with_float32_parameters
 def gelu(sym, X, *, approximate="none"):
     if approximate != "none":
         raise Unsupported("MXNet does not support approximate='tanh'")

@@ -16,7 +16,7 @@ UNARY = {
     "Abs": "abs", "Neg": "negative", "Sign": "sign", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Sin": "sin", "Cos": "cos",
     "Tan": "tan", "Asin": "arcsin", "Acos": "arccos", "Atan": "arctan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "arcsinh",
     "Acosh": "arccosh", "Atanh": "arctanh", "Erf": "erf", "Ceil": "ceil", "Floor": "floor", "Reciprocal": "reciprocal",
-    "IsNaN": "_npi_isnan", "Not": "_npi_logical_not", "Round": "_npi_around",
+    "IsNaN": "_npi_isnan", "Not": "_npi_logical_not",
     "BitwiseNot": "_npi_bitwise_not",
 }  # fmt: skip
 BINARY = {
@@ -61,6 +61,12 @@ for _name, _op in {"And": "_npi_bitwise_and", "Or": "_npi_bitwise_or", "Xor": "_
     rule(_name)(_logic(_op))
 for _name, _op in FOLDS.items():
     rule(_name)(_folded(_op))
+
+
+@rule("Round")
+def round_(sym, X):
+    """MXNet does not round float16."""
+    return within(sym, sym._npi_around, np.float32 if X.dtype == np.float16 else X.dtype, X)
 
 
 @rule("Identity")

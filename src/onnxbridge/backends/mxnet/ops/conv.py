@@ -70,6 +70,8 @@ def conv_transpose(
         raise Unsupported(f"MXNet does not support convolutions over {count} dimensions")
     strides, dilations = strides or (1,) * count, dilations or (1,) * count
     extra = output_padding or (0,) * count
+    if count == 3 and set(dilations) != {1}:
+        W, kernel, dilations = _with_gaps(sym, W, dilations)
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         pads = _target_pads(X, kernel, strides, dilations, extra, output_shape, auto_pad)
     pads = list(pads or (0,) * (2 * count))
@@ -85,6 +87,21 @@ def conv_transpose(
         raise Unsupported("output padding beyond the windows with a bias")
     y.shape = (*X.shape[:1], filters * group, *[None] * count)
     return padded(sym, y, [0, 0, *[-p for p in pads[:count]], 0, 0, *after])
+
+
+def _with_gaps(sym, weight, dilations):
+    """A kernel with the gaps of its dilation as zeros, since MXNet dilates no transposed convolution of three dimensions. It is
+    no parameter: training would fill the gaps.
+
+    Raises:
+        Unsupported: if the kernel is not a constant.
+    """
+    if weight.array is None:
+        raise Unsupported("MXNet does not support dilated transposed convolutions over 3 dimensions")
+    sizes = [(k - 1) * d + 1 for k, d in zip(weight.array.shape[2:], dilations, strict=True)]
+    spread = np.zeros((*weight.array.shape[:2], *sizes), weight.array.dtype)
+    spread[(..., *(slice(None, None, d) for d in dilations))] = weight.array
+    return sym.constant(spread), sizes, (1,) * 3
 
 
 def _target_pads(x, kernel, strides, dilations, extra, output_shape, auto_pad):

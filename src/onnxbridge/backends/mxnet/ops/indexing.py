@@ -9,7 +9,7 @@ import numpy as np
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.control import foreach
 from onnxbridge.backends.mxnet.ops.shape import squeeze
-from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, sliced, typed, without_bool
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Int
 
@@ -49,6 +49,10 @@ def gather_nd(sym, data, indices, *, batch_dims=0):
         grids = [sym.constant(np.ascontiguousarray(np.broadcast_to(p.reshape(wide), full))) for p in coordinates]
         joined = sym.Concat(*grids, cast(sym, indices, np.int64), dim=rank(indices) - 1)
         return without_bool(sym, lambda d: sym.gather_nd(d, sym.transpose(joined, axes=_last_first(len(full)))), data)
+    if rank(indices) == 1:  # MXNet's operator gathers a list
+        count, size = fixed(indices)[0], rank(data)
+        one = typed(sym.Reshape(indices, shape=(count, 1)), indices.dtype)
+        return without_bool(sym, lambda d: reshaped(sym, sym.gather_nd(d, one), fixed(data, range(count, size))), data)
     return without_bool(sym, lambda d: sym.gather_nd(d, permuted(sym, indices, _last_first(rank(indices)))), data)
 
 

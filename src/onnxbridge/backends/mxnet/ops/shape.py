@@ -96,7 +96,8 @@ def slice_(sym, data, starts, ends, axes=None, steps=None):
     for axis, a, b, s in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
         size, step[axis] = data.shape[axis], s
         if isinstance(size, int):
-            first, last, _ = slice(a, b, s).indices(size)
+            # going back from before the first element has the first element in ONNX, nothing in Python
+            first, last, _ = slice(max(a, -size), b, s).indices(size)
             begin[axis], end[axis] = first, None if last < 0 else last
             if (last - first) * s <= 0:
                 begin[axis] = end[axis] = 0
@@ -204,9 +205,10 @@ def padded(sym, x, pads, mode="constant", value=0.0):
     widths = tuple((max(a, 0), max(b, 0)) for a, b in zip(before, after, strict=True))
     if not any(map(any, widths)):
         return x
-    if mode == "constant":
-        return sym._npi_pad(x, pad_width=widths, mode=mode, constant_value=value)
-    return sym._npi_pad(x, pad_width=widths, mode=mode)
+    filler = {"constant_value": value} if mode == "constant" else {}
+    if count == 1:  # MXNet pads no vectors
+        return sym.Reshape(sym._npi_pad(sym.expand_dims(x, axis=0), pad_width=((0, 0), *widths), mode=mode, **filler), shape=(-1,))
+    return sym._npi_pad(x, pad_width=widths, mode=mode, **filler)
 
 
 @rule("Pad")

@@ -215,7 +215,8 @@ class _Writer:
                     raise MissingValue(f"{node} in {'.'.join(self.block.path)}")
                 source = self.dims.get(self.sizes.key(node.meta["val"]))
                 if node.target is getattr:
-                    first = next(n for n in self.env.values() if isinstance(n.meta.get("val"), torch.Tensor))
+                    known = (n for n in self.env.values() if isinstance(n.meta.get("val"), torch.Tensor))
+                    first = next(known, None) or self._value(node.args[0])
                     made = self.graph.create_node("call_function", getattr, (first, "device"), {}, "device")
                 elif source is not None:
                     made = self.size_nodes.get(source) or self._size(source, node)

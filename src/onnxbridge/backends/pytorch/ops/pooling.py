@@ -106,7 +106,10 @@ def average_pool(
     rank = len(kernel_shape)
     strides, dilations, before, after, final, extents = _setup(X, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
     if rank in _AVERAGE and set(dilations) == {1} and _symmetric(before, final, kernel_shape):
-        return _AVERAGE[rank](X, kernel_shape, strides, tuple(before), False, bool(count_include_pad))
+        kind = X.dtype
+        # PyTorch's CPU has no average pool of half precision in three dimensions
+        X = X.to(torch.float32) if rank == 3 and kind in (torch.float16, torch.bfloat16) else X
+        return _AVERAGE[rank](X, kernel_shape, strides, tuple(before), False, bool(count_include_pad)).to(kind)
     dims = list(range(-rank, 0))
     counted = torch.ones_like(X[:1, :1])
     if count_include_pad:

@@ -223,9 +223,7 @@ def sliced(data, axis, start, end, step):
         flipped = torch.flip(data, [axis])
         return flipped if step == -1 else _slice_axis(flipped, axis, None, None, -step)
     if isinstance(size, int):
-        end = None if end < -size else end
-        steps = torch.tensor(range(size)[start:end:step], dtype=torch.int64)
-        return data.index_select(axis, steps)
+        return data.index_select(axis, torch.tensor(size_arithmetic.positions(size, start, end, step), dtype=torch.int64))
     return None
 
 
@@ -238,9 +236,8 @@ def slice_by(data, starts, ends, axes, steps):
         if step == 1:
             data = _slice_axis(data, axis, start, end, step)
             continue
-        size = data.shape[axis]
-        stop = None if step < 0 and end < -size else end
-        data = data.index_select(axis, torch.tensor(range(size)[start:stop:step], dtype=torch.int64, device=data.device))
+        positions = size_arithmetic.positions(data.shape[axis], start, end, step)
+        data = data.index_select(axis, torch.tensor(positions, dtype=torch.int64, device=data.device))
     return data
 
 

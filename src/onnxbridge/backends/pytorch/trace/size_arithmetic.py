@@ -118,8 +118,14 @@ def _slice(data: Elements, starts: Elements, ends: Elements, axes: Any = None, s
     if data.ndim != 1 or not _all_numbers(starts, ends) or (steps is not None and not _all_numbers(steps)):
         return None
     begin, end, step = int(starts.item()), int(ends.item()), 1 if steps is None else int(steps.item())
-    end = None if step < 0 and end < -data.size else end  # type: ignore[assignment]
-    return data[begin:end:step]
+    return data[list(positions(data.size, begin, end, step))]
+
+
+def positions(size: int, start: int, end: int, step: int) -> range:
+    """The positions of a slice. Unlike Python's, one that goes back from before the first element has the first element."""
+    if step < 0:
+        return range(size)[0 if start < -size else start : None if end < -size else end : step]
+    return range(size)[start:end:step]
 
 
 def _squeeze(data: Elements, axes: Any = None) -> Any:

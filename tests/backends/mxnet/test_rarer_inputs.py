@@ -1,0 +1,71 @@
+"""Inputs that MXNet's operators do not take, or compute otherwise: no dimensions, other dtypes, slices from beyond the ends."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import onnxbridge
+from onnxbridge.errors import ConversionError
+
+
+def _converted(graph):
+    text = f'<ir_version: 10, opset_import: ["" : 20]> g {graph}'
+    return onnxbridge.convert(onnx.parser.parse_model(text), to="mxnet")
+
+
+@pytest.mark.parametrize("op", ["LeakyRelu", "Elu", "Selu", "HardSigmoid", "Gelu", "Round", "Softplus", "Sigmoid"])
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+def test_arrays_without_dimensions(op, dtype):
+    assert _converted(f"({dtype} x) => ({dtype} y) {{ y = {op} (x) }}").report.agrees
+
+
+@pytest.mark.parametrize("op", ["Elu <alpha = 0.5>", "Selu", "HardSigmoid <alpha = 0.25>", "Gelu"])
+def test_float64(op):
+    assert _converted(f"(double[3,4] x) => (double[3,4] y) {{ y = {op} (x) }}").report.agrees
+
+
+def test_log_softmax_of_few_classes():
+    """oneDNN's, which MXNet would take, is off by 3e-6."""
+    assert _converted("(float[4,2] x) => (float[4,2] y) { y = LogSoftmax (x) }").report.agrees
+
+
+@pytest.mark.parametrize("bounds", [(-9, -9, -2), (-5, -9, -1), (9, -9, -1), (2, -9, -2)])
+def test_slices_that_go_back(bounds):
+    start, end, step = bounds
+    size = 1 if start < 0 else 4 if step == -1 else 2
+    constants = f"<int64[1] a = {{{start}}}, int64[1] b = {{{end}}}, int64[1] c = {{1}}, int64[1] d = {{{step}}}>"
+    assert _converted(f"(float[3,4] x) => (float[3,{size}] y) {constants} {{ y = Slice (x, a, b, c, d) }}").report.agrees
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "constant"])
+@pytest.mark.parametrize("dtype", ["float", "int32"])
+def test_padding_of_a_vector(dtype, mode):
+    graph = f'({dtype}[3] x) => ({dtype}[6] y) <int64[2] pads = {{1, 2}}> {{ y = Pad <mode = "{mode}"> (x, pads) }}'
+    assert _converted(graph).report.agrees
+
+
+def test_one_element_that_is_gathered():
+    graph = "(float[2,3,4] x) => (float[4] y) <int64[2] at = {1, -1}> { y = GatherND (x, at) }"
+    assert _converted(graph).report.agrees
+
+
+def test_dilated_transposed_convolutions_of_volumes():
+    weight = ", ".join(str(i / 8) for i in range(16))
+    graph = f"""(float[1,1,3,4,3] x) => (float[1,2,4,5,5] y) <float[1,2,2,2,2] w = {{{weight}}}>
+                {{ y = ConvTranspose <dilations = [1, 1, 2]> (x, w) }}"""
+    assert _converted(graph).report.agrees
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("(uint32[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", "the input x x1: MXNet has no arrays of uint32"),
+        ("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "the output y x1: MXNet has no arrays of int16"),
+        ("(float[2] x) => (float[0] y) <int64[1] a = {2}, int64[1] b = {9}> { y = Slice (x, a, b) }", "it has no elements"),
+        ('(float[2] x) => (string[1] y, float[2] z) { y = Constant <value_strings = ["a"]> () z = Abs (x) }', "has no strings"),
+    ],
+)
+def test_arrays_that_mxnet_has_not_are_refused(graph, message):
+    with pytest.raises(ConversionError, match=message):
+        _converted(graph)

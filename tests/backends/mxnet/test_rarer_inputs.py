@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 import onnxbridge
 from onnxbridge.errors import ConversionError
@@ -69,3 +71,30 @@ def test_dilated_transposed_convolutions_of_volumes():
 def test_arrays_that_mxnet_has_not_are_refused(graph, message):
     with pytest.raises(ConversionError, match=message):
         _converted(graph)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "double"])
+def test_instance_normalization_of_other_floats(dtype):
+    graph = f"({dtype}[2,3,4,5] x, {dtype}[3] s, {dtype}[3] b) => ({dtype}[2,3,4,5] y) {{ y = InstanceNormalization (x, s, b) }}"
+    assert _converted(graph).report.agrees
+
+
+def test_float16_images_are_resized():
+    graph = """(float16[1,2,4,3] x) => (float16[1,2,6,7] y) <int64[4] sizes = {1, 2, 6, 7}>
+               { y = Resize <mode = "linear"> (x, , , sizes) }"""
+    assert _converted(graph).report.agrees
+
+
+@pytest.mark.parametrize("op", ["GRU", "LSTM"])
+def test_recurrent_layers_in_both_directions_that_mxnet_has_not(op):
+    """ONNX's GRU resets before the product, MXNet's after it; MXNet's LSTM takes no lengths here."""
+    gates = 3 if op == "GRU" else 4
+    rng = np.random.default_rng(0)
+    weights = {"w": (2, gates * 3, 4), "r": (2, gates * 3, 3), "b": (2, gates * 6)}
+    tensors = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32) / 3, n) for n, s in weights.items()]
+    lengths = "" if op == "GRU" else ", lengths"
+    graph = f"(float[5,2,4] x, int32[2] lengths) => (float[5,2,2,3] y, int32[2] used) {{ \
+        y = {op} <direction = \"bidirectional\", hidden_size = 3> (x, w, r, b{lengths}) used = Identity (lengths) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {graph}')
+    model.graph.initializer.extend(tensors)
+    assert onnxbridge.convert(model, to="mxnet").report.agrees

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import cast, fixed, rank, reshaped
+from onnxbridge.backends.mxnet.ops.types import cast, fixed, rank, reshaped, within
 from onnxbridge.errors import Unsupported
 
 
@@ -26,7 +26,9 @@ def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5
 
 @rule("InstanceNormalization")
 def instance_normalization(sym, input, scale, B, *, epsilon=1e-5):
-    return sym.InstanceNorm(input, scale, B, eps=epsilon)
+    if input.dtype == np.float64:
+        raise Unsupported("MXNet normalizes instances in float32 only")
+    return within(sym, lambda x, *rest: sym.InstanceNorm(x, *rest, eps=epsilon), np.float32, input, scale, B)
 
 
 def _centered(sym, x, axes):

@@ -104,6 +104,8 @@ def slice_(sym, data, starts, ends, axes=None, steps=None):
                 step[axis] = 1
         elif s == 1 and -(2**30) < a < 2**30:
             begin[axis], end[axis] = a, None if b >= 2**30 else b
+        elif s < 0 and (a == -1 or a >= 2**30) and b <= -(2**30):
+            pass  # the whole axis backwards
         else:
             raise Unsupported("a step along an axis of dynamic size")
     if rank(data) > MAX_DIMS:
@@ -207,7 +209,8 @@ def padded(sym, x, pads, mode="constant", value=0.0):
         return x
     filler = {"constant_value": value} if mode == "constant" else {}
     if count == 1:  # MXNet pads no vectors
-        return sym.Reshape(sym._npi_pad(sym.expand_dims(x, axis=0), pad_width=((0, 0), *widths), mode=mode, **filler), shape=(-1,))
+        row = sym._npi_pad(sym.expand_dims(x, axis=0), pad_width=((0, 0), *widths), mode=mode, **filler)
+        return sym.Reshape(row, shape=(-1,))
     return sym._npi_pad(x, pad_width=widths, mode=mode, **filler)
 
 

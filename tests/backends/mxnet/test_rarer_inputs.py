@@ -98,3 +98,10 @@ def test_recurrent_layers_in_both_directions_that_mxnet_has_not(op):
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {graph}')
     model.graph.initializer.extend(tensors)
     assert onnxbridge.convert(model, to="mxnet").report.agrees
+
+
+def test_a_loop_whose_collected_results_are_not_read():
+    graph = """(float[2] x) => (float[2] y) {
+        y, all = Loop (, , x) <body = b (int64 i, bool c, float[2] s) => (bool more, float[2] t, float[2] each)
+            { two = Constant <value_int = 2> () more = Less (i, two) t = Sin (s) each = Cos (t) }> }"""
+    assert _converted(graph).report.agrees

@@ -236,7 +236,8 @@ def _while(sym, M, cond, states, body):
         onward, *results = body(i, running, *now)
         following = sym._plus_scalar(i, scalar=1)
         following.dtype = np.dtype(np.int64)
-        ends = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in (following, onward, *results)]
+        kept = (following, onward, *results[: len(states)])  # what a loop collects, nobody reads here
+        ends = [r if isinstance(r, Value) else sym.literal(np.asarray(r)) for r in kept]
         heads = [_outside(sym, cast(sym, r, f.dtype)) for r, f in zip(ends, first, strict=True)]
         return [_after(sym, heads[0], _unused(sym, inner, heads)), *heads[1:]]
 

@@ -91,6 +91,9 @@ class MXNet(Frontend):
         """Runs the source in MXNet on the CPU, in MXNet's own interpreter. Labels may be omitted from the feeds.
 
         Where MXNet's CPU has no float16 kernel of an operator, all that is float16 is computed in float32.
+
+        Raises:
+            MissingFrameworkError: if there is no MXNet, or if its run is no reference, since the processor lacks VNNI.
         """
         service()  # a missing MXNet is an error now, not at the first run
 
@@ -102,6 +105,8 @@ class MXNet(Frontend):
         with _files(source, None) as files:
             graph, values = _read(files)
         _same_version(graph)
+        if symbol_for_cpu.multiplies_integers(graph) and symbol_for_cpu.adds_in_16_bits():
+            raise MissingFrameworkError("the sums of MXNet's int8 layers overflow on a processor without VNNI, as this one")
         op_type = symbol_for_cpu.without_float16(graph, values)
         return NamedRun(run, f"in float32, since its CPU has no float16 {op_type}") if op_type else run
 

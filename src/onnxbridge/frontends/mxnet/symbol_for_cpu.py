@@ -39,6 +39,29 @@ def without_float16(graph: Graph, params: Mapping[str, np.ndarray[Any, Any]]) ->
     return next((n.op for n in graph.nodes if n.op in NOT_IN_FLOAT16 or n.op.startswith(_LINALG)), "")
 
 
+_INTEGER_PRODUCTS = frozenset({
+    "_contrib_quantized_conv", "_contrib_quantized_fully_connected", "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected",
+    "_sg_mkldnn_selfatt_qk", "_sg_mkldnn_selfatt_valatt",
+})  # fmt: skip
+
+
+def multiplies_integers(graph: Graph) -> bool:
+    """Whether a layer multiplies bytes: a quantized one, or a fused one that is quantized."""
+    return any(
+        n.op in _INTEGER_PRODUCTS and (n.op.startswith("_contrib") or n.attrs.get("quantized", "").lower() == "true")
+        for n in graph.nodes
+    )
+
+
+def adds_in_16_bits() -> bool:
+    """Whether MXNet adds products of bytes in 16 bits, which overflow: on x86 processors without VNNI. Unknown ones have it."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "sse2" in flags and "avx512_vnni" not in flags and "avx_vnni" not in flags
+
+
 def _casts(graph: Graph) -> bool:
     """Whether a value is made float16, in this symbol or a subgraph."""
     return any(n.attrs.get("dtype") == "float16" or any(map(_casts, n.subgraphs)) for n in graph.nodes)

@@ -1,0 +1,84 @@
+"""The networks of Gluon's model zoo with random weights to ONNX. It runs in the environment of MXNet."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_NAMES = (
+    "alexnet", "densenet121", "inceptionv3", "mobilenet1.0", "mobilenetv2_1.0", "resnet18_v1", "resnet18_v2", "resnet50_v1",
+    "squeezenet1.0", "squeezenet1.1", "vgg11", "vgg11_bn",
+)  # fmt: skip
+_LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
+
+
+@dataclass
+class Case:
+    """The two files of a network, its input, and what MXNet computes."""
+
+    files: tuple
+    inputs: list
+    expected: list
+
+
+def prepare(folder):
+    return [*_NAMES, *_LAYERS]
+
+
+def case(name, folder):
+    import mxnet as mx
+
+    if not hasattr(np, "bool"):  # MXNet uses names that NumPy has not any more
+        np.bool = bool
+    mx.random.seed(0)
+    if name in _LAYERS:
+        net, shape = getattr(mx.gluon.rnn, _LAYERS[name])(8, input_size=6), (5, 2, 6)
+    else:
+        net, shape = mx.gluon.model_zoo.vision.get_model(name), (1, 3, 299, 299) if name == "inceptionv3" else (1, 3, 224, 224)
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    x = mx.nd.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    expected = net(x)
+    path = Path(tempfile.mkdtemp()) / "net"
+    net.export(str(path))
+    files = f"{path}-symbol.json", f"{path}-0000.params"
+    return Case(files, [x.asnumpy()], [y.asnumpy() for y in (expected if isinstance(expected, (list, tuple)) else [expected])])
+
+
+class _Session:
+    """Runs the result, and counts its nodes."""
+
+    def __init__(self, model):
+        import onnxruntime
+
+        self.session = onnxruntime.InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
+        )
+        self.facts = {"nodes": len(model.graph.node)}
+
+    def __call__(self, inputs):
+        feeds = {i.name: x for i, x in zip(self.session.get_inputs(), inputs, strict=False)}
+        return self.session.run(None, feeds)
+
+
+def onnxbridge(one):
+    import onnxbridge
+
+    shapes = {"data": one.inputs[0].shape} if len(one.inputs[0].shape) == 4 else {"data0": one.inputs[0].shape}
+    return _Session(onnxbridge.convert(one.files, to="onnx", inputs=shapes, verify=False).model)
+
+
+def mx2onnx(one):
+    import onnx
+    from mxnet import onnx as exporter
+
+    target = Path(tempfile.mkdtemp()) / "net.onnx"
+    exporter.export_model(*one.files, [one.inputs[0].shape], np.float32, str(target))
+    return _Session(onnx.load(str(target)))
+
+
+ENGINES = {"onnxbridge": onnxbridge, "mx2onnx": mx2onnx}
+

@@ -1,6 +1,7 @@
 """Frameworks are imported lazily and quietly; a missing one is reported with the command that installs it."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -44,6 +45,18 @@ def test_broken_framework_reports_the_import_error(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert "MissingFrameworkError: torch is installed but does not import: no libfoo" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "message"), [("1.9.0+cpu", "torch 1.9.0[+]cpu is too old, the oldest that is supported is 2"), ("9.0", "")]
+)
+def test_an_old_framework_is_an_error_that_names_the_lowest_version(tmp_path, version, message):
+    (tmp_path / "torch.py").write_text(f"__version__ = {version!r}")
+    script = "from onnxbridge import frameworks; frameworks.torch()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert re.search(message, result.stderr) if message else not result.stderr
+    assert not message or result.stderr.strip().endswith("pip install --upgrade torch safetensors")
 
 
 def test_other_messages_on_stderr_are_not_suppressed(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import io
 import logging
@@ -104,9 +105,38 @@ def _load(name: str, *loggers: str) -> ModuleType:
         missing(name)
     try:
         with _quiet_loggers(*loggers), _without_early_info() if "tensorflow" in loggers else nullcontext():
-            return importlib.import_module(name)
+            module = importlib.import_module(name)
     except ImportError as error:
         raise MissingFrameworkError(f"{name} is installed but does not import: {error}") from error
+    _check_version(name, str(getattr(module, "__version__", "")))
+    return module
+
+
+def _check_version(name: str, version: str) -> None:
+    """Check a framework's version against the lowest one in this package's own requirements.
+
+    Raises:
+        MissingFrameworkError: if it is older.
+    """
+    lowest = _lowest_versions().get({"tensorflow": "tensorflow-cpu", "ai_edge_litert": "ai-edge-litert"}.get(name, name), "")
+    if lowest and version and _numbers(version) < _numbers(lowest):
+        newer = INSTALL.get(name, f"pip install {name}").replace("pip install", "pip install --upgrade")
+        raise MissingFrameworkError(f"{name} {version} is too old, the oldest that is supported is {lowest}: {newer}")
+
+
+@functools.cache
+def _lowest_versions() -> dict[str, str]:
+    """The lowest version of each package that onnxbridge declares one for."""
+    try:
+        declared = importlib.metadata.requires("onnxbridge") or []
+    except importlib.metadata.PackageNotFoundError:  # it runs from its source, and is not installed
+        return {}
+    return dict(found.groups() for line in declared if (found := re.match(r"([\w.-]+)>=([\d.]+)", line)))  # type: ignore[misc]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"[\d.]+", version)
+    return tuple(int(part) for part in found[0].strip(".").split(".")) if found else ()
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _number_or_outputs(ctx: click.Context, param: click.Parameter, values: tuple
     return found.get("", found) if found else None
 
 
-class Share(click.ParamType[float]):
+class Share(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no type arguments
     """A fraction: "10%" or 0.1."""
 
     name = "share"

@@ -25,14 +25,16 @@ def bind_inputs(model: ir.Model, numbers: Mapping[str, int | float]) -> None:
         UsageError: if the input does not exist, its dtype cannot represent the number, or its shape is dynamic.
     """
     inputs = {str(v.name): v for v in model.graph.inputs}
+    filled: dict[str, np.ndarray[Any, Any]] = {}
     for name, number in numbers.items():
         if name not in inputs:
             raise UsageError(f"{name}={number}: the model has no input {name!r}; it has {', '.join(inputs)}")
         value = inputs[name]
-        value.const_value = ir.tensor(_filled(value, number), name=name)
+        filled[name] = _filled(value, number)
+        value.const_value = ir.tensor(filled[name], name=name)
         model.graph.inputs.remove(value)
         model.graph.register_initializer(value)
-    model.meta[_KEY] = {name: np.asarray(inputs[name].const_value) for name in numbers}
+    model.meta[_KEY] = filled
 
 
 def bound_inputs(model: ir.Model | None) -> dict[str, np.ndarray[Any, Any]]:

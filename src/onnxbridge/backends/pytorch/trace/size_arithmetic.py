@@ -96,7 +96,8 @@ def _is_negative(size: Value) -> bool:
         return made < 0
     expression, env = made.node.expr, made.node.shape_env
     ranges = {s: env.var_to_range[s] for s in expression.free_symbols}
-    ranges |= {s: r & ValueRanges(1, int_oo) for s, r in ranges.items() if s in env.backed_var_to_val}
+    backed = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # the latter before PyTorch 2.10
+    ranges |= {s: r & ValueRanges(1, int_oo) for s, r in ranges.items() if s in backed}
     return bool(bound_sympy(expression, ranges).lower < 0)
 
 

@@ -317,7 +317,8 @@ def _dynamic_shapes(spec: Any, leaves: Iterator[Any]) -> Any:
 
     if spec.is_leaf():
         return next(leaves)
-    children = [_dynamic_shapes(child, leaves) for child in spec.children()]
+    parts = spec.children() if hasattr(spec, "children") else spec.children_specs  # the latter before PyTorch 2.10
+    children = [_dynamic_shapes(child, leaves) for child in parts]
     if spec.type not in pytree.BUILTIN_TYPES:
         return children
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

@@ -2,6 +2,7 @@
 # make test         every test, on samples of the largest tables of cases; what CI runs
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# make test-floors  the quick tests of the frameworks in their lowest versions (floors.txt); PyTorch's is a download of several GB
 # make test-r       the tests of the R package; installs R where apt can
 # make docs         writes the generated pages and serves the site at http://127.0.0.1:8000; `make generate` only writes
 # make dist         the wheel and the sdist, built twice and compared, and a list of what they depend on (CycloneDX), in dist/
@@ -14,13 +15,14 @@ VENV := .venv
 MXNET := .venv-mxnet
 MXNET_2 := .venv-mxnet-2
 OPENVINO := .venv-openvino
+FLOORS := .venv-floors
 DIST := .venv-dist
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 export ONNXBRIDGE_OPENVINO_PYTHON := $(CURDIR)/$(OPENVINO)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full test-r generate fuzz dist audit lint docs clean
+.PHONY: demo test quick test-full test-floors test-r generate fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -37,6 +39,10 @@ test-full: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 test-r: $(VENV)/ready
 	@command -v R > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(R_PACKAGES))
 	$(VENV)/bin/python -m pytest tests/integrations/test_r.py
+
+test-floors: $(FLOORS)/ready $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
+	$(FLOORS)/bin/python -m pytest -n 2 --dist loadfile --quick --floors \
+	    tests/frontends tests/backends tests/hub tests/runtime tests/cli tests/roundtrip
 
 R_PACKAGES := r-base-core r-cran-jsonlite r-cran-reticulate r-cran-testthat r-cran-knitr r-cran-rmarkdown pandoc
 
@@ -107,5 +113,13 @@ $(OPENVINO)/ready: pyproject.toml constraints.txt
 	@$(OPENVINO)/bin/python $(PIP) --no-deps onnxruntime-openvino==1.24.1
 	@touch $@
 
+$(FLOORS)/ready: pyproject.toml floors.txt
+	@echo "setting up $(FLOORS) (once)"
+	@$(PYTHON) -m venv $(FLOORS)
+	@$(FLOORS)/bin/python $(PIP) -r floors.txt hypothesis expecttest jsonschema junitparser lxml pytest pytest-xdist scikit-learn
+	@$(FLOORS)/bin/python $(PIP) -c floors.txt -e .
+	@$(FLOORS)/bin/python $(PIP) --no-deps tf_keras==2.18.0
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(OPENVINO) $(DIST) dist
+	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(OPENVINO) $(FLOORS) $(DIST) dist

@@ -17,15 +17,15 @@ _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 
 @dataclass
 class Case:
-    """The two files of a network, its input, and what MXNet computes."""
+    """The two files of a network, its inputs (with the states of a recurrent layer), and what MXNet computes."""
 
     files: tuple
     inputs: list
     expected: list
 
 
-def prepare(folder):
-    return [*_NAMES, *_LAYERS]
+def prepare(folder, match):
+    return [name for name in (*_NAMES, *_LAYERS) if match in name]
 
 
 def case(name, folder):
@@ -41,11 +41,13 @@ def case(name, folder):
     net.initialize(mx.init.Xavier())
     net.hybridize()
     x = mx.nd.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
-    expected = net(x)
+    states = net.begin_state(shape[1]) if name in _LAYERS else []
+    found = net(x, states) if states else net(x)
+    expected = [found[0], *found[1]] if states else [found]
     path = Path(tempfile.mkdtemp()) / "net"
     net.export(str(path))
     files = f"{path}-symbol.json", f"{path}-0000.params"
-    return Case(files, [x.asnumpy()], [y.asnumpy() for y in (expected if isinstance(expected, (list, tuple)) else [expected])])
+    return Case(files, [a.asnumpy() for a in (x, *states)], [y.asnumpy() for y in expected])
 
 
 class _Session:
@@ -67,8 +69,9 @@ class _Session:
 def onnxbridge(one):
     import onnxbridge
 
-    shapes = {"data": one.inputs[0].shape} if len(one.inputs[0].shape) == 4 else {"data0": one.inputs[0].shape}
-    return _Session(onnxbridge.convert(one.files, to="onnx", inputs=shapes, verify=False).model)
+    names = ["data"] if len(one.inputs) == 1 else [f"data{i}" for i in range(len(one.inputs))]
+    inputs = {name: (a.shape, "float32") for name, a in zip(names, one.inputs, strict=True)}
+    return _Session(onnxbridge.convert(one.files, to="onnx", inputs=inputs, verify=False).model)
 
 
 def mx2onnx(one):
@@ -76,7 +79,7 @@ def mx2onnx(one):
     from mxnet import onnx as exporter
 
     target = Path(tempfile.mkdtemp()) / "net.onnx"
-    exporter.export_model(*one.files, [one.inputs[0].shape], np.float32, str(target))
+    exporter.export_model(*one.files, [a.shape for a in one.inputs], np.float32, str(target))
     return _Session(onnx.load(str(target)))
 
 

@@ -22,8 +22,8 @@ class Case:
     expected: list
 
 
-def prepare(folder):
-    return list(_NAMES)
+def prepare(folder, match):
+    return [name for name in _NAMES if match in name]
 
 
 def case(name, folder):

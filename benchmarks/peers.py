@@ -52,7 +52,7 @@ def measure(suite, engine, python, every, seconds, match):
     """The answer for each case by name."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        names = [n for n in importlib.import_module(suite).prepare(Path(folder)) if match in n][::every]
+        names = importlib.import_module(suite).prepare(Path(folder), match)[::every]
         worker = None
         for i, name in enumerate(names):
             worker = worker or Worker(python, suite, engine, folder)

@@ -37,9 +37,9 @@ def _operators():
     return found
 
 
-def prepare(folder):
+def prepare(folder, match):
     """The names of the operators whose first sample is made of plain tensors, and which give some."""
-    return [name for name in sorted(_operators()) if case(name, folder) is not None]
+    return [name for name in sorted(_operators()) if match in name and case(name, folder) is not None]
 
 
 def case(name, folder):

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +14,7 @@ import pytest
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
+from tests.floors import LACKING
 
 # Starting a framework again for each command would take hours. tests/isolation is about what is isolated.
 os.environ.setdefault("ONNXBRIDGE_ISOLATE", "never")
@@ -22,7 +24,14 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="one case of each test, without those marked slow (make quick)")
 
 
+    parser.addoption("--floors", action="store_true", help="skip tests of what old frameworks lack (make test-floors)")
+
+
 def pytest_collection_modifyitems(config, items):
+    for item in items if config.getoption("--floors") else ():
+        reason = LACKING.get(f"{item.path.relative_to(Path(__file__).parent).as_posix()}::{item.name.partition('[')[0]}")
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
     if not config.getoption("--quick"):
         return
     chosen, seen = [], Counter()

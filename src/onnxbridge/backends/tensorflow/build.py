@@ -16,6 +16,7 @@ from onnxbridge.hub.decompositions.autodiff import gradient
 from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
+from onnxbridge.hub.passes.remove_unused import RemoveUnused
 from onnxbridge.hub.passes.transposes.channels_last import channels_last, set_layout, transposed_borders, used_channels_last
 from onnxbridge.hub.patterns import canonicalize
 
@@ -40,7 +41,7 @@ def build(model: ir.Model, written_as: WrittenAs, layout: Sequence[str] = ()) ->
         written_as.permutations = set_layout(moved, wanted)
         channels_last(moved)
     common.LiftSubgraphInitializersToMainGraphPass()(moved)
-    common.RemoveUnusedNodesPass()(moved)
+    RemoveUnused()(moved)
     made: Any
     try:
         # Keras writes calls of its functions into .h5 files, but does not read them

@@ -23,6 +23,7 @@ from onnxbridge.hub.passes.recurrent.recognize_rnn import recognize_rnn
 from onnxbridge.hub.passes.recurrent.split_states import split_states
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.remove_requantization import remove_requantization
+from onnxbridge.hub.passes.remove_unused import RemoveUnused
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
@@ -93,7 +94,7 @@ def clean(model: ir.Model) -> ir.Model:
 
     Equal weights are not merged: each has its own name and may be trained separately.
     """
-    unused = common.RemoveUnusedNodesPass()
+    unused = RemoveUnused()
     unused(model)
     RemoveIdentities()(model)
     infer_trip_counts(model)
@@ -121,7 +122,7 @@ def clean(model: ir.Model) -> ir.Model:
         ConstantReshapes(),
         MergeReshapes(),
         common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
+        RemoveUnused(),
     )
     with loggers_disabled("onnx_ir"):  # these passes log each weight that they do not change
         return passes(model).model

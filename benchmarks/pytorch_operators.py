@@ -84,8 +84,10 @@ def _in_onnx_runtime(model):
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"])
 
     def run(inputs):
-        arrays = [t.numpy() for t in inputs]
-        return session.run(None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)})
+        names, arrays = [i.name for i in session.get_inputs()], [t.numpy() for t in inputs]
+        if len(names) == len(arrays):
+            return session.run(None, dict(zip(names, arrays, strict=True)))
+        return session.run(None, {name: arrays[int(name[1:])] for name in names})  # what is not used was left out
 
     return run
 
@@ -103,7 +105,7 @@ def torch_onnx(one):
 
 def torch_onnx_torchscript(one):
     file = io.BytesIO()
-    torch.onnx.export(one.module, one.inputs, file, dynamo=False)
+    torch.onnx.export(one.module, one.inputs, file, dynamo=False, input_names=[f"x{i}" for i in range(len(one.inputs))])
     return _in_onnx_runtime(file.getvalue())
 
 

@@ -45,7 +45,8 @@ def test_kernels_compiled_ahead_of_time_are_loaded_by_later_processes():
     before = files_of(found["folder"])
     assert found["bytes"] == sum(path.stat().st_size for path, _ in before)
     assert doctor().returncode == 0
-    assert files_of(found["folder"]) == before  # nothing was compiled
+    # nothing was compiled; what checkouts that are gone have left may be removed
+    assert set(files_of(found["folder"])) <= set(before)
 
 
 def test_doctor_reports_why_kernels_cannot_be_compiled(tmp_path):

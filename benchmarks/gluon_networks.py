@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from session import Session
 
 _NAMES = (
     "alexnet", "densenet121", "inceptionv3", "mobilenet1.0", "mobilenetv2_1.0", "resnet18_v1", "resnet18_v2", "resnet50_v1",
@@ -50,28 +51,12 @@ def case(name, folder):
     return Case(files, [a.asnumpy() for a in (x, *states)], [y.asnumpy() for y in expected])
 
 
-class _Session:
-    """Runs the result, and counts its nodes."""
-
-    def __init__(self, model):
-        import onnxruntime
-
-        self.session = onnxruntime.InferenceSession(
-            model.SerializeToString(), providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
-        )
-        self.facts = {"nodes": len(model.graph.node)}
-
-    def __call__(self, inputs):
-        feeds = {i.name: x for i, x in zip(self.session.get_inputs(), inputs, strict=False)}
-        return self.session.run(None, feeds)
-
-
 def onnxbridge(one):
     import onnxbridge
 
     names = ["data"] if len(one.inputs) == 1 else [f"data{i}" for i in range(len(one.inputs))]
     inputs = {name: (a.shape, "float32") for name, a in zip(names, one.inputs, strict=True)}
-    return _Session(onnxbridge.convert(one.files, to="onnx", inputs=inputs, verify=False).model)
+    return Session(onnxbridge.convert(one.files, to="onnx", inputs=inputs, verify=False).model)
 
 
 def mx2onnx(one):
@@ -80,8 +65,7 @@ def mx2onnx(one):
 
     target = Path(tempfile.mkdtemp()) / "net.onnx"
     exporter.export_model(*one.files, [a.shape for a in one.inputs], np.float32, str(target))
-    return _Session(onnx.load(str(target)))
+    return Session(onnx.load(str(target)))
 
 
 ENGINES = {"onnxbridge": onnxbridge, "mx2onnx": mx2onnx}
-

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+from session import Session
 
 _NAMES = (
     "ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionResNetV2", "InceptionV3", "MobileNet",
@@ -38,26 +39,10 @@ def case(name, folder):
     return Case(model, [x], [np.asarray(model(x, training=False))])
 
 
-class _Session:
-    """Runs the result, and counts its nodes."""
-
-    def __init__(self, model):
-        import onnxruntime
-
-        self.session = onnxruntime.InferenceSession(
-            model.SerializeToString(), providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
-        )
-        operators = [n.op_type for n in model.graph.node]
-        self.facts = {"nodes": len(operators), "transposes": operators.count("Transpose")}
-
-    def __call__(self, inputs):
-        return self.session.run(None, {i.name: x for i, x in zip(self.session.get_inputs(), inputs, strict=True)})
-
-
 def onnxbridge(one):
     import onnxbridge
 
-    return _Session(onnxbridge.convert(one.model, to="onnx", verify=False).model)
+    return Session(onnxbridge.convert(one.model, to="onnx", verify=False).model)
 
 
 def tf2onnx(one):
@@ -66,7 +51,7 @@ def tf2onnx(one):
 
     spec = tf.TensorSpec([None, *one.model.input_shape[1:]], tf.float32, name="x")
     function = tf.function(lambda x: one.model(x, training=False), input_signature=[spec])
-    return _Session(tf2onnx.convert.from_function(function, input_signature=[spec], opset=18)[0])
+    return Session(tf2onnx.convert.from_function(function, input_signature=[spec], opset=18)[0])
 
 
 ENGINES = {"onnxbridge": onnxbridge, "tf2onnx": tf2onnx}

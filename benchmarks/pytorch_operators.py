@@ -8,7 +8,9 @@ import random
 from dataclasses import dataclass
 
 import numpy as np
+import onnx
 import torch
+from session import Session
 from torch.utils import _pytree as pytree
 
 _RANDOM = (
@@ -78,16 +80,11 @@ def _module(function, leaves, spec, at):
     return type("Operator", (torch.nn.Module,), {"forward": space["forward"]})().eval()
 
 
-def _in_onnx_runtime(model):
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"])
+def _session(model):
+    found = Session(model)
 
     def run(inputs):
-        names, arrays = [i.name for i in session.get_inputs()], [t.numpy() for t in inputs]
-        if len(names) == len(arrays):
-            return session.run(None, dict(zip(names, arrays, strict=True)))
-        return session.run(None, {name: arrays[int(name[1:])] for name in names})  # what is not used was left out
+        return found([t.numpy() for t in inputs])
 
     return run
 
@@ -95,18 +92,18 @@ def _in_onnx_runtime(model):
 def onnxbridge(one):
     import onnxbridge
 
-    return _in_onnx_runtime(onnxbridge.convert(one.module, to="onnx", inputs=one.inputs, verify=False).model.SerializeToString())
+    return _session(onnxbridge.convert(one.module, to="onnx", inputs=one.inputs, verify=False).model)
 
 
 def torch_onnx(one):
     program = torch.onnx.export(one.module, one.inputs, dynamo=True, verbose=False)
-    return _in_onnx_runtime(program.model_proto.SerializeToString())
+    return _session(program.model_proto)
 
 
 def torch_onnx_torchscript(one):
     file = io.BytesIO()
     torch.onnx.export(one.module, one.inputs, file, dynamo=False, input_names=[f"x{i}" for i in range(len(one.inputs))])
-    return _in_onnx_runtime(file.getvalue())
+    return _session(onnx.load_from_string(file.getvalue()))
 
 
 ENGINES = {"onnxbridge": onnxbridge, "torch.onnx": torch_onnx, "torch.onnx-torchscript": torch_onnx_torchscript}

@@ -45,7 +45,7 @@ def test_kernels_compiled_ahead_of_time_are_loaded_by_later_processes():
     before = files_of(found["folder"])
     assert found["bytes"] == sum(path.stat().st_size for path, _ in before)
     assert doctor().returncode == 0
-    # nothing was compiled; what checkouts that are gone have left may be removed
+    # nothing was compiled; files of other checkouts, which share the folder, may go meanwhile
     assert set(files_of(found["folder"])) <= set(before)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import cast, fixed, is_float, permuted, rank
+from onnxbridge.backends.mxnet.ops.types import fixed, is_float, permuted, rank, within
 from onnxbridge.errors import Unsupported
 from onnxbridge.hub.ir.fold import evaluate
 from onnxbridge.rules import Floats, Ints
@@ -34,8 +34,7 @@ def resize(
         "exclude_outside": exclude_outside, "mode": mode, "nearest_mode": nearest_mode,
     }  # fmt: skip
     if X.dtype == np.float16:  # MXNet has no float16 products on a CPU
-        wide = cast(sym, X, np.float32)
-        return cast(sym, _resized(sym, wide, chosen, scales, sizes, shared), np.float16)
+        return within(sym, lambda x: _resized(sym, x, chosen, scales, sizes, shared), np.float32, X)
     return _resized(sym, X, chosen, scales, sizes, shared)
 
 

@@ -96,7 +96,7 @@ def _is_negative(size: Value) -> bool:
         return made < 0
     expression, env = made.node.expr, made.node.shape_env
     ranges = {s: env.var_to_range[s] for s in expression.free_symbols}
-    backed = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # the latter before PyTorch 2.10
+    backed = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # the latter in PyTorch 2.9
     ranges |= {s: r & ValueRanges(1, int_oo) for s, r in ranges.items() if s in backed}
     return bool(bound_sympy(expression, ranges).lower < 0)
 

@@ -40,7 +40,7 @@ def with_derived_fingerprint(folder: Path) -> None:
     from tensorflow.core.protobuf import fingerprint_pb2
 
     path = folder / "fingerprint.pb"
-    if not path.is_file() or "uuid" not in fingerprint_pb2.FingerprintDef.DESCRIPTOR.fields_by_name:  # before TensorFlow 2.19
+    if not path.is_file() or "uuid" not in fingerprint_pb2.FingerprintDef.DESCRIPTOR.fields_by_name:  # as in TensorFlow 2.18
         return
     found = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
     found.uuid = ""

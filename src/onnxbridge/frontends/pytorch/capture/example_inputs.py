@@ -317,7 +317,7 @@ def _dynamic_shapes(spec: Any, leaves: Iterator[Any]) -> Any:
 
     if spec.is_leaf():
         return next(leaves)
-    parts = spec.children() if hasattr(spec, "children") else spec.children_specs  # the latter before PyTorch 2.10
+    parts = spec.children() if hasattr(spec, "children") else spec.children_specs  # the latter in PyTorch 2.9
     children = [_dynamic_shapes(child, leaves) for child in parts]
     if spec.type not in pytree.BUILTIN_TYPES:
         return children

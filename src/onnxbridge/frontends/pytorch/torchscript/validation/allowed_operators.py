@@ -40,7 +40,7 @@ _PRIM = frozenset(_PRIM_NAMES.split())
 _WITHOUT_SCHEMA = frozenset({"aten::floordiv", "prim::ndim", "prim::T"})
 _TUPLE_FUNCTIONS = re.compile(r"aten::_(?:single|pair|triple|quadruple)")
 # Overloads that take dimensions by name, as strings; only older releases of PyTorch have them.
-_NAMED_DIMENSIONS = re.compile(r"(?i)dimname|named?(?:_|$)|names")
+_NAMED_DIMENSIONS = re.compile(r"(?i)(?:\w+_)?dimname(?:list)?(?:_out)?|(?:\w+_)?names(?:_dim|_out)*|named_out_dim")
 NAMESPACES = ("aten", "prim", "quantized", "_quantized", "torchvision")
 _ALLOWED_TYPES = re.compile(
     r"(?:Tensor|Storage|int|float|bool|complex|number|SymInt|Device|Generator|NoneType|AnyEnumType|Any|t[0-9]?|tVal|Optional|List|Dict|Tuple"
@@ -63,9 +63,8 @@ def is_allowed(name: str) -> bool:
     if namespace not in NAMESPACES or not is_known(name):
         return False
     strings = namespace == "aten" and short in _STRINGS
-    for schema in _schemas(name):
-        if _NAMED_DIMENSIONS.search(schema.overload_name):
-            continue
+    schemas = [s for s in _schemas(name) if not _NAMED_DIMENSIONS.fullmatch(s.overload_name)] or _schemas(name)
+    for schema in schemas:
         for argument in schema.arguments:
             kind = re.sub(r"\bstr\b", "int", str(argument.type)) if strings else str(argument.type)
             if not _ALLOWED_TYPES.fullmatch(kind):

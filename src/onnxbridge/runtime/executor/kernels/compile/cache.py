@@ -1,4 +1,4 @@
-"""The folder in which Numba caches compiled kernels, for this source and this processor."""
+"""The folder in which Numba caches the compiled kernels of this installation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes may compile the same kernel, and the files of one of them stay
+    fcntl = None  # type: ignore[assignment]
 
 UNUSED = 30 * 24 * 60 * 60
 """Seconds without use after which the folder of another version is removed."""
@@ -24,7 +29,8 @@ _NAME = re.compile(r"kernels-[0-9a-f]{16}")
 def folder() -> Path | None:
     """The folder; None where there is none that only this user can write, since the code in it is executed.
 
-    Numba checks only the source file of a kernel, not those of the helpers that it calls, so the name has a hash of all of them.
+    Numba checks only the source file of a kernel, not those of the helpers that it calls, so the name has a hash of all of them,
+    and of where they lie: Numba keeps the files of each installation apart, and so must those who check and remove them.
     """
     root = os.environ.get("ONNXBRIDGE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "onnxbridge"
@@ -81,6 +87,17 @@ def _replaceable(place: Path) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def locked(module: str, name: str) -> Iterator[None]:
+    """A context that one process at a time has for a kernel: one that is written but not yet sealed looks damaged to others."""
+    place = folder()
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None and place is not None:
+            with contextlib.suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(stack.enter_context(open(place / f"{module}.{name}.lock", "ab")), fcntl.LOCK_EX)
+        yield
+
+
 def intact(module: str, name: str) -> bool:
     """Whether the cached files of a kernel are this user's and as they were when it was compiled; True if there are none."""
     files = _files(module, name)
@@ -121,9 +138,9 @@ def _checksum(files: Sequence[Path]) -> str:
 
 
 def _sources() -> str:
-    """A hash of the sources of all kernels, and of what declares them and says how large a tile is."""
-    found = hashlib.sha256(sys.platform.encode())  # which says whether there are tiles
+    """A hash of the sources of all kernels, of what declares them and says how large a tile is, and of where they lie."""
     here = resources.files(__package__)
+    found = hashlib.sha256(f"{sys.platform} {here}".encode())  # the platform says whether there are tiles
     kernels = sorted(resources.files("onnxbridge.runtime.executor.kernels.numba").iterdir(), key=lambda p: p.name)
     table = resources.files("onnxbridge.runtime.executor.kernels.run") / "call_table.py"
     for file in (*(here / name for name in ("byte_tiles.py", "float_tiles.py", "jit.py", "llvm.py")), table, *kernels):

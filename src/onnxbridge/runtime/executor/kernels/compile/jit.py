@@ -72,7 +72,7 @@ def compiled(function: Callable[..., Any], signature: str) -> Any:
     if folder is None:
         return compiler(function)
     name = function.__module__.rpartition(".")[2], function.__name__
-    with _cache_at(str(folder)):
+    with _cache_at(str(folder)), cache.locked(*name):
         known = cache.has(*name)
         if not cache.intact(*name):
             cache.forget(*name)

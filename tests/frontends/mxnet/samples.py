@@ -55,7 +55,7 @@ def samples():
     s("log1p", a(1e-6, -0.4, 0.49, 0.51, 30, 1e9, -1))
     s("expm1", a(1e-6, -0.4, 0.49, 0.51, 30, 100, -100))
     s("gamma gammaln _npx_gamma _npx_gammaln", a(-3.3, -1.5, -0.2, 0.1, 0.5, 1, 2.7, 5, 20))
-    s("gamma", a(0, -1, 6))
+    s("gamma", a(0, -0.0, -1, 6))
     s("gammaln", a(0, -1, 300))
     s("erfinv _npx_erfinv", a(-1, -0.999, -0.5, -1e-4, 0, 0.3, 0.97, 1, 0.9999))
     s("_identity_with_attr_like_rhs", x34, f(3, 4))
@@ -77,7 +77,7 @@ def samples():
     for op in ("mod", "hypot", "maximum", "equal", "lesser", "logical_xor"):
         s(f"broadcast_{op}", ints, ints[::-1].copy())
     s("broadcast_div", ints, a(2, -2, 3, -3, 4, dtype=np.int32))
-    s("broadcast_hypot", a(1e30, 0, 3), a(1e30, 0, 4))
+    s("broadcast_hypot", a(1e30, 0, 3, np.inf, -np.inf, np.inf, np.nan), a(1e30, 0, 4, np.inf, 1, np.nan, 1))
     for name, (_, old) in arithmetic.SCALAR.items():
         s(f"_{name}_scalar _{old}Scalar", p(3, 4), scalar=0.5)
         s(f"_{name}_scalar", ints, scalar=3)

@@ -38,9 +38,17 @@ def test_inputs():
 NAMES = ["inputs with NaN and infinities", "empty inputs"]
 
 
-@pytest.mark.parametrize(("op", "names"), [("Relu", NAMES[1:]), ("ReduceMax", []), ("Sqrt", NAMES)])
+@pytest.mark.parametrize(
+    ("op", "names"),
+    [("Relu", NAMES[1:]), ("ReduceMax", []), ("Sqrt", NAMES), ("ReduceSum", ["inputs with NaN", NAMES[1]])],
+)
 def test_only_where_the_operators_define_their_result(op, names):
     assert list(unusual(f"g (float[N,4] x) => (float[n,m] y) {{ y = {op}(x) }}")) == names
+
+
+def test_sums_meet_no_infinities():
+    x = unusual("g (float[N,4] x) => (float[n,m] y) { y = ReduceSum(x) }")["inputs with NaN"]["x"]
+    assert np.isnan(x).any() and not np.isinf(x).any()
 
 
 def test_pairs_that_may_be_complex_numbers_stay_finite():

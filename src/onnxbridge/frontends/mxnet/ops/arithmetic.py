@@ -7,6 +7,7 @@ import math
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.hub.decompositions.complex_numbers import arithmetic as complex_arithmetic
 from onnxbridge.hub.ir.values import cast, is_integer, like
 
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
@@ -244,13 +245,9 @@ def mod(op, a, b):
 
 
 def hypot(op, a, b):
-    """Scaled by the larger operand, so that squares do not overflow."""
     if is_integer(a):
         return op.Cast(hypot(op, op.Cast(a, to=DOUBLE), op.Cast(b, to=DOUBLE)), to=a.dtype)
-    a, b = op.Abs(a), op.Abs(b)
-    large, small = op.Max(a, b), op.Min(a, b)
-    ratio = op.Div(small, op.Where(op.Equal(large, 0), 1, large))
-    return op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1)))
+    return complex_arithmetic.hypot(op, a, b)
 
 
 def _truth(onnx):

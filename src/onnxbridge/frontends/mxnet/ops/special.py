@@ -52,7 +52,7 @@ def gamma(op, data):
     x = op.Cast(data, to=DOUBLE)
     low, log, sine, pole = _reflected(op, x)
     y = op.Where(low, op.Div(math.pi, op.Mul(op.Where(pole, 1.0, sine), op.Exp(log))), op.Exp(log))
-    return op.Cast(op.Where(op.Equal(x, 0.0), math.inf, op.Where(pole, math.nan, y)), to=data.dtype)
+    return op.Cast(op.Where(op.Equal(x, 0.0), op.Reciprocal(x), op.Where(pole, math.nan, y)), to=data.dtype)
 
 
 @rule("gammaln", "_npx_gammaln")

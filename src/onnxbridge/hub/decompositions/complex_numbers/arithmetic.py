@@ -26,11 +26,12 @@ def atan2(op: Any, y: Any, x: Any) -> Any:
 
 
 def hypot(op: Any, x: Any, y: Any) -> Any:
-    """The square root of x**2 + y**2 of real tensors, without overflow."""
+    """The square root of x**2 + y**2 of real tensors, without overflow; as in C, infinity beside NaN is infinite."""
     a, b = op.Abs(x), op.Abs(y)
     large, small = op.Max(a, b), op.Min(a, b)
     ratio = op.Div(small, op.Where(op.Equal(large, 0.0), 1.0, large))
-    return op.Where(op.Equal(large, math.inf), large, op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0))))
+    infinite = op.Or(op.Equal(a, math.inf), op.Equal(b, math.inf))
+    return op.Where(infinite, math.inf, op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0))))
 
 
 def magnitude(op: Any, x: Any) -> Any:

@@ -28,6 +28,7 @@ def samples():
     s("LeakyReLU", x34, act_type="rrelu")
     s("LeakyReLU", img, f(4), act_type="prelu", known=(1,))
     s("LeakyReLU", x34, f(1), act_type="prelu", known=(1,))
+    s("LeakyReLU", x34, f(3, 1), act_type="prelu", known=(1,))
     s("softmax log_softmax softmin", x234, axis=1, temperature=2.5)
     s("softmax", x234, axis=0, dtype="float64")
     s("softmax", x34, a(1, 4, 2, dtype=np.int32), axis=1, use_length=True)
@@ -38,6 +39,7 @@ def samples():
     s("SoftmaxOutput", img, i(4, 2, 6, 6), multi_output=True)
     s("SoftmaxOutput", x234, i(4, 2, 3), preserve_shape=True)
     s("SoftmaxOutput", x234, i(4, 2, 3))
+    s("SoftmaxOutput", img, i(4, 2, 4, 6))
     s("Softmax", x34, i(4, 3))
     s("softmax_cross_entropy", x34, i(4, 3))
     s("LogisticRegressionOutput LinearRegressionOutput MAERegressionOutput", x34, f(3, 4))
@@ -52,11 +54,14 @@ def samples():
     s("rint round fix trunc floor ceil _contrib_round_ste expm1 sinh tanh cbrt", ticks)
     s("exp sqrt degrees round rint reciprocal", ints[3:])
     s("abs sign relu square negative logical_not", ints)
+    s("negative _npi_negative", a(0, 1, 255, dtype=np.uint8))
+    s("sigmoid _npx_sigmoid", a(-9, 0, 9, dtype=np.int32))
     s("log1p", a(1e-6, -0.4, 0.49, 0.51, 30, 1e9, -1))
     s("expm1", a(1e-6, -0.4, 0.49, 0.51, 30, 100, -100))
     s("gamma gammaln _npx_gamma _npx_gammaln", a(-3.3, -1.5, -0.2, 0.1, 0.5, 1, 2.7, 5, 20))
     s("gamma", a(0, -0.0, -1, 6))
     s("gammaln", a(0, -1, 300))
+    s("gamma", a(1, 2, 3, 7, dtype=np.int32))
     s("erfinv _npx_erfinv", a(-1, -0.999, -0.5, -1e-4, 0, 0.3, 0.97, 1, 0.9999))
     s("_identity_with_attr_like_rhs", x34, f(3, 4))
     s("IdentityAttachKLSparseReg", p(3, 4), p(4), known=(1,))
@@ -82,10 +87,14 @@ def samples():
         s(f"_{name}_scalar _{old}Scalar", p(3, 4), scalar=0.5)
         s(f"_{name}_scalar", ints, scalar=3)
         s(f"_{name}_scalar", ints[3:], scalar=2.5, is_int=False)
+        s(f"_{name}_scalar", a(1, 0, dtype=bool), scalar=1)
+        s(f"_{name}_scalar", a(1, 0, dtype=bool), scalar=0.5, is_int=False)
     for name, old in (("minus", "Minus"), ("div", "Div"), ("mod", "Mod"), ("power", "Power")):
         s(f"_r{name}_scalar _R{old}Scalar", p(3, 4), scalar=0.5)
         s(f"_r{name}_scalar", ints[3:], scalar=3)
     s("_mod_scalar _rmod_scalar", ticks, scalar=-0.75)
+    s("_power_scalar _rpower_scalar", a(3, 0, 1, dtype=np.int8), scalar=2)
+    s("_power", a(3, 2, 1, dtype=np.uint8), a(3, 2, 0, dtype=np.uint8))
     s("_scatter_plus_scalar _scatter_minus_scalar", x34, scalar=2)
 
     # reduction
@@ -113,6 +122,7 @@ def samples():
     s("moments", x234, axes=(0, 2), heads=2)
     s("moments", x234, axes=(1,), keepdims=True, heads=2)
     s("_contrib_allclose", x34, x34 + np.float32(1e-3))
+    s("_contrib_allclose", ints, ints)
 
     # shape
     for shape in ((6, 4), (-1, 2), (0, -1), (-2,), (-3, 4), (-4, 1, 2, -2), (0, -4, -1, 1, -2), (0, -3), (4, 0, 0)):
@@ -167,6 +177,7 @@ def samples():
     for dtype in ("float64", "int32", "int64", "int8", "uint8", "float16", "bool"):
         s("Cast cast", p(3, 4) * 9, dtype=dtype)
     s("amp_cast", x34, dtype="float16")
+    s("amp_cast", ints, dtype="float16")
     s("amp_multicast", x34, f(3, 4), num_outputs=2, heads=2)
     s("cast_storage", x34, stype="default")
     for mode in ("reflect", "edge", "constant"):
@@ -193,6 +204,7 @@ def samples():
     s("_contrib_SparseEmbedding", i(5, 2, 3), f(5, 4), input_dim=5, output_dim=4)
     s("pick choose_element_0index _npx_pick", x34, i(4, 3), axis=1)
     s("pick", x34, a(0, -1, 9), keepdims=True)
+    s("pick _npx_pick", f(5), a(1))
     s("pick", x34, a(0, -1, 9), mode="wrap")
     s("pick", x234, i(3, 2, 4), axis=1)
     s("batch_take", x34, a(1, 0, 3, dtype=np.int32))
@@ -261,6 +273,7 @@ def samples():
     for mode in ("instance", "channel", "spatial"):
         s("L2Normalization", img, mode=mode)
     s("LRN", img, nsize=3, alpha=0.01, beta=0.7, knorm=1.5)
+    s("LRN", img, nsize=4, alpha=0.5)
 
     # pooling
     for kind in ("max", "avg", "sum", "lp"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.arithmetic import floating
 from onnxbridge.frontends.mxnet.ops.types import named, scalar_shape
 from onnxbridge.hub.ir.values import rank
 
@@ -18,6 +20,7 @@ def relu(op, data):
 
 
 @rule("sigmoid", "_npx_sigmoid")
+@floating
 def sigmoid(op, data):
     return op.Sigmoid(data)
 
@@ -54,7 +57,7 @@ def leaky_relu(op, data, gamma=None, *, act_type="leaky", slope=0.25, lower_boun
     if act_type == "gelu":
         return op.Gelu(data)
     if act_type == "prelu":
-        return op.PRelu(data, op.Reshape(gamma, [-1] + [1] * max(0, rank(data) - 2)))
+        return op.PRelu(data, gamma if rank(gamma) > 1 else op.Reshape(gamma, [-1] + [1] * max(0, rank(data) - 2)))
     raise Unsupported(f"act_type={act_type!r} is not supported")
 
 
@@ -98,10 +101,15 @@ def softmax_output(
     op, data, label=None, *, ignore_label=-1.0, multi_output=False, use_ignore=False, preserve_shape=False,
     normalization="null", out_grad=False, smooth_alpha=0.0,
 ):  # fmt: skip
-    """Inference ignores the label and the gradient's attributes."""
+    """Inference ignores the label and the gradient's attributes.
+
+    MXNet's own kernel normalizes over all features, but oneDNN's, which computes float32 of four dimensions, over the last axis.
+    """
     if multi_output:
         return op.Softmax(data, axis=1)
-    return op.Softmax(data, axis=-1) if preserve_shape else _over_features(op, data)
+    if preserve_shape or (data.dtype == ir.DataType.FLOAT and rank(data) == 4):
+        return op.Softmax(data, axis=-1)
+    return _over_features(op, data)
 
 
 def _over_features(op, data):

@@ -7,12 +7,14 @@ import math
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import NARROW
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as complex_arithmetic
 from onnxbridge.hub.ir.values import cast, is_integer, like
 
-BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
+BOOL, DOUBLE, INT32, INT64 = (getattr(ir.DataType, n) for n in ("BOOL", "DOUBLE", "INT32", "INT64"))
+UNSIGNED = frozenset({ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64})
 EXACT = {
-    "abs": "Abs", "negative": "Neg", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
+    "abs": "Abs", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
     "stop_gradient": "Identity", "make_loss": "Identity",
 }  # fmt: skip
 FLOATING = {
@@ -44,6 +46,11 @@ for _name, _onnx in EXACT.items():
     rule(_name)(_exact(_onnx))
 for _name, _onnx in FLOATING.items():
     rule(_name)(floating(_exact(_onnx)))
+
+
+@rule("negative")
+def negative(op, data):
+    return op.Sub(0, data) if data.dtype in UNSIGNED else op.Neg(data)
 
 
 @rule("sign", "_contrib_sign_ste")
@@ -222,6 +229,8 @@ def div(op, a, b):
 
 
 def power(op, a, b):
+    if a.dtype in NARROW:
+        return like(op, op.Pow(cast(op, a, INT32), cast(op, b, INT32)), a)
     return op.Pow(a, b)
 
 
@@ -304,9 +313,13 @@ def _binary(function):
 
 
 def _scalar(function, reverse=False):
+    """Integers and booleans give float64 if the scalar is fractional, booleans int64 if it is not."""
+
     def lower(op, data, *, scalar=1.0, is_int=True):
-        if is_integer(data) and not is_int:  # integers and a fractional scalar give float64
+        if not data.dtype.is_floating_point() and not is_int:
             data = op.Cast(data, to=DOUBLE)
+        elif data.dtype == BOOL:
+            data = op.Cast(data, to=INT64)
         number = op.constant(int(scalar) if is_integer(data) else scalar, dtype=data.dtype)
         return function(op, number, data) if reverse else function(op, data, number)
 

@@ -7,11 +7,10 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
+from onnxbridge.frontends.mxnet.ops.types import NARROW, as_tuple, named
 from onnxbridge.hub.ir.values import cast, like, rank, static_shape
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
-NARROW = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
 
 
 def bounded(op, indices, size, mode):
@@ -35,7 +34,7 @@ def embedding(op, data, weight, *, input_dim, output_dim, dtype="float32", spars
 
 
 @rule("pick", "choose_element_0index", "_npx_pick")
-def pick(op, data, index, *, axis=-1, keepdims=False, mode="clip", np_shape=False):
+def pick(op, data, index, *, axis=-1, keepdims=False, mode="clip"):
     if axis is None:
         data, axis = op.Reshape(data, [-1]), 0
         raise_rank = rank(index)
@@ -47,7 +46,7 @@ def pick(op, data, index, *, axis=-1, keepdims=False, mode="clip", np_shape=Fals
     if rank(index) < rank(data):
         index = op.Unsqueeze(index, [axis])
     picked = op.GatherElements(data, index, axis=axis)
-    return picked if keepdims else scalar_shape(op, op.Squeeze(picked, [axis]), np_shape)
+    return picked if keepdims or rank(data) == 1 else op.Squeeze(picked, [axis])  # one element of a vector stays one
 
 
 @rule("batch_take")

@@ -86,4 +86,6 @@ def l2_normalization(op, data, *, eps=1e-10, mode="instance"):
 
 @rule("LRN")
 def lrn(op, data, *, alpha=1e-4, beta=0.75, knorm=2.0, nsize):
-    return op.LRN(data, alpha=alpha, beta=beta, bias=knorm, size=nsize)
+    """A window of even size is one smaller, since as many channels count on both sides, but its sum is divided by the size."""
+    size = nsize if nsize % 2 else nsize - 1
+    return op.LRN(data, alpha=alpha * size / nsize, beta=beta, bias=knorm, size=size)

@@ -7,10 +7,8 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.ops.types import as_tuple, named, scalar_shape
+from onnxbridge.frontends.mxnet.ops.types import NARROW, as_tuple, named, scalar_shape
 from onnxbridge.hub.ir.values import cast, rank
-
-SMALL = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
 
 
 def reduced_axes(data, axis, exclude):
@@ -26,7 +24,7 @@ def reduce(op, onnx, data, axis, keepdims, exclude, np_shape):
     axes = reduced_axes(data, axis, exclude)
     if not axes:
         return op.Identity(data)
-    wide = op.Cast(data, to=ir.DataType.INT32) if data.dtype in SMALL else data
+    wide = op.Cast(data, to=ir.DataType.INT32) if data.dtype in NARROW else data
     return scalar_shape(op, cast(op, op.call(onnx, wide, axes, keepdims=int(keepdims)), data.dtype), np_shape)
 
 
@@ -118,6 +116,8 @@ def argmax_channel(op, data):
 
 @rule("moments")
 def moments(op, data, *, axes=None, keepdims=False, np_shape=False):
+    if data.dtype in NARROW:
+        raise Unsupported("moments of integers of 8 bits, whose squares overflow in MXNet", hint="cast to float32 first")
     mean = reduce(op, "ReduceMean", data, axes, True, False, np_shape)
     gap = op.Sub(data, mean)
     variance = reduce(op, "ReduceMean", op.Mul(gap, gap), axes, keepdims, False, np_shape)
@@ -126,6 +126,8 @@ def moments(op, data, *, axes=None, keepdims=False, np_shape=False):
 
 @rule("_contrib_allclose")
 def allclose(op, a, b, *, rtol=1e-5, atol=1e-8, equal_nan=True):
+    if not a.dtype.is_floating_point():
+        a, b = op.Cast(a, to=ir.DataType.DOUBLE), op.Cast(b, to=ir.DataType.DOUBLE)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol))
     near = op.Or(near, op.Equal(a, b))
     if equal_nan:

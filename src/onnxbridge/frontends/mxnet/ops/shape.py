@@ -272,6 +272,9 @@ def cast_(op, data, *, dtype):
 
 @rule("amp_cast")
 def amp_cast(op, data, *, dtype):
+    """Only floating-point data is converted."""
+    if not data.dtype.is_floating_point():
+        return op.Identity(data)
     if not named(dtype).is_floating_point():
         raise Unsupported(f"dtype={dtype!r} is not supported", hint="amp_cast converts between floats")
     return op.Cast(data, to=named(dtype))

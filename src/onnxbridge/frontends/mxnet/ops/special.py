@@ -47,8 +47,10 @@ def _reflected(op, x):
 
 
 @rule("gamma", "_npx_gamma")
-@floating
 def gamma(op, data):
+    """Of integers it is an integer, a factorial."""
+    if not data.dtype.is_floating_point():
+        return op.Cast(op.Round(gamma(op, op.Cast(data, to=DOUBLE))), to=data.dtype)
     x = op.Cast(data, to=DOUBLE)
     low, log, sine, pole = _reflected(op, x)
     y = op.Where(low, op.Div(math.pi, op.Mul(op.Where(pole, 1.0, sine), op.Exp(log))), op.Exp(log))

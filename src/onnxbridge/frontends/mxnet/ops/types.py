@@ -7,6 +7,9 @@ import onnx_ir as ir
 from onnxbridge.formats.mxnet.dtypes import dtype_named
 from onnxbridge.hub.ir.values import rank
 
+NARROW = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
+"""Integers for which ONNX has no arithmetic."""
+
 
 def named(dtype):
     """The ONNX dtype of an attribute."""

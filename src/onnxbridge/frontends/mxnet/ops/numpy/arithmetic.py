@@ -8,14 +8,14 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import arithmetic, rule
 from onnxbridge.frontends.mxnet.ops.arithmetic import floating
+from onnxbridge.frontends.mxnet.ops.types import NARROW
 from onnxbridge.hub.ir.values import cast, is_integer, like
 
 BOOL, FLOAT, DOUBLE, INT32, INT64 = (getattr(ir.DataType, n) for n in ("BOOL", "FLOAT", "DOUBLE", "INT32", "INT64"))
-NARROW = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
 ORDER = ("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "DOUBLE")
 """Two operands of different types are computed in the later of the two."""
 
-EXACT = {"abs": "Abs", "absolute": "Abs", "negative": "Neg"}
+EXACT = {"abs": "Abs", "absolute": "Abs"}
 FLOATING = {
     "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin", "arccos": "Acos",
     "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "arcsinh": "Asinh", "arccosh": "Acosh",
@@ -25,6 +25,7 @@ SHARED = {
     "cbrt": arithmetic.cbrt, "log2": arithmetic.log2, "log10": arithmetic.log10, "log1p": arithmetic.log1p,
     "expm1": arithmetic.expm1, "degrees": arithmetic.degrees, "radians": arithmetic.radians, "rint": arithmetic.rint,
     "trunc": arithmetic.trunc, "fix": arithmetic.trunc, "sign": arithmetic.sign, "square": arithmetic.square,
+    "negative": arithmetic.negative,
 }  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def _unary_of_floats(function):
 for _name, _onnx in FLOATING.items():
     rule(f"_npi_{_name}")(_unary_of_floats(floating(lambda op, x, onnx=_onnx: op.call(onnx, x))))
 for _name, _function in SHARED.items():
-    rule(f"_npi_{_name}")((_unary if _name in ("sign", "square", "trunc", "fix") else _unary_of_floats)(_function))
+    rule(f"_npi_{_name}")((_unary if _name in ("sign", "square", "trunc", "fix", "negative") else _unary_of_floats)(_function))
 
 
 # whether elements are special values; those of integers and booleans are not
@@ -141,11 +142,7 @@ def _boolean(function, onnx):
 
 
 def power(op, a, b):
-    if a.dtype == BOOL:
-        return op.Or(a, op.Not(b))
-    if a.dtype in NARROW:
-        return like(op, op.Pow(cast(op, a, INT32), cast(op, b, INT32)), a)
-    return op.Pow(a, b)
+    return op.Or(a, op.Not(b)) if a.dtype == BOOL else arithmetic.power(op, a, b)
 
 
 def true_divide(op, a, b):
@@ -343,7 +340,7 @@ def _scalar(name, function, reverse=False):
     def lower(op, data, *, scalar=1.0, is_int=True):
         if name == "true_divide" and not data.dtype.is_floating_point():
             data = op.Cast(data, to=FLOAT)
-        elif name not in TRUTHS and not data.dtype.is_floating_point() and not is_int:
+        elif name not in TRUTHS | BITWISE and not data.dtype.is_floating_point() and not is_int:
             data = op.Cast(data, to=DOUBLE)
         elif data.dtype == BOOL and name not in TRUTHS | BITWISE:
             data = op.Cast(data, to=INT64)

@@ -10,12 +10,11 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.reduction import reduced_axes
-from onnxbridge.frontends.mxnet.ops.types import as_tuple, named
+from onnxbridge.frontends.mxnet.ops.types import NARROW, as_tuple, named
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.ir.values import cast, is_integer, like, rank
 
 BOOL, FLOAT, DOUBLE, INT32, INT64 = (getattr(ir.DataType, n) for n in ("BOOL", "FLOAT", "DOUBLE", "INT32", "INT64"))
-NARROW = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
 
 
 def _axes(a, axis):
@@ -28,24 +27,23 @@ def reduce(op, onnx, a, axis, keepdims, mxnet_2=False):
     axes = _axes(a, axis)
     if not axes:
         return op.Identity(a)
-    if any(a.shape[i] == 0 for i in axes) and not mxnet_2:
-        return op.ReduceSum(a, axes, keepdims=int(keepdims))
     wide = op.Cast(a, to=INT32) if a.dtype in NARROW else a
+    if any(a.shape[i] == 0 for i in axes) and not mxnet_2:
+        onnx = "ReduceSum"
     return like(op, op.call(onnx, wide, axes, keepdims=int(keepdims)), a)
 
 
 def _total(onnx, combine):
     def lower(op, a, *, axis=None, dtype=None, keepdims=False, initial=None, mxnet_2=False):
-        """Booleans are added as int64."""
-        if dtype is not None:
-            a = cast(op, a, named(dtype))
-        elif a.dtype == BOOL:
-            a = op.Cast(a, to=INT64)
-        found = reduce(op, onnx, a, axis, keepdims, mxnet_2)
+        """Booleans are added as int64, and floats as floats, also where the result is an integer."""
+        kind = named(dtype) if dtype is not None else INT64 if a.dtype == BOOL else a.dtype
+        if kind.is_floating_point() or not a.dtype.is_floating_point():
+            a = cast(op, a, kind)
+        a = cast(op, reduce(op, onnx, a, axis, keepdims, mxnet_2), kind)
         if initial is None:
-            return found
-        start = op.constant(np.asarray(initial).astype(a.dtype.numpy()))
-        return op.call(combine, found, start)
+            return a
+        start = op.constant(np.asarray(initial).astype(kind.numpy()))
+        return op.call(combine, a, start)
 
     return lower
 
@@ -88,10 +86,13 @@ def mean(op, a, *, axis=None, dtype=None, keepdims=False, initial=None):
 
 
 def variance(op, a, axis, dtype, ddof, keepdims):
-    """The variance in floating point, and the dtype of the result."""
+    """The variance in floating point, and the dtype of the result. Of integers MXNet truncates the mean."""
+    if a.dtype in NARROW:
+        raise Unsupported("the variance of integers of 8 bits, whose squares overflow in MXNet", hint="cast to float32 first")
     kind = a.dtype if dtype is None else named(dtype)
     wide = a if a.dtype.is_floating_point() else op.Cast(a, to=DOUBLE)
-    gap = op.Sub(wide, reduce(op, "ReduceMean", wide, axis, True))
+    center = reduce(op, "ReduceMean", wide, axis, True)
+    gap = op.Sub(wide, center if wide is a else op.Cast(op.Cast(center, to=INT64), to=DOUBLE))
     total = reduce(op, "ReduceSum", op.Mul(gap, gap), axis, keepdims)
     return op.Div(total, op.Sub(_count(op, a, axis, wide.dtype), float(ddof))), kind
 

@@ -122,7 +122,7 @@ def cbrt(op, data):
 @rule("rcbrt")
 @floating
 def rcbrt(op, data):
-    return op.Mul(op.Sign(data), op.Pow(op.Abs(data), -1 / 3))
+    return op.Reciprocal(op.Mul(op.Sign(data), op.Pow(op.Abs(data), 1 / 3)))
 
 
 @rule("log2")

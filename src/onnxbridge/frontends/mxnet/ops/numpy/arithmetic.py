@@ -335,12 +335,15 @@ def _binary_of_points(function):
 
 
 def _scalar(name, function, reverse=False):
-    """The scalar has the array's type. Integers give float64 if it is fractional, booleans int64."""
+    """The scalar has the array's type. Integers are computed in float64 if it is fractional, booleans in int64.
+
+    Booleans are compared with whether the scalar is not 0.
+    """
 
     def lower(op, data, *, scalar=1.0, is_int=True):
         if name == "true_divide" and not data.dtype.is_floating_point():
             data = op.Cast(data, to=FLOAT)
-        elif name not in TRUTHS | BITWISE and not data.dtype.is_floating_point() and not is_int:
+        elif not is_int and (is_integer(data) or (data.dtype == BOOL and name not in TRUTHS | BITWISE)):
             data = op.Cast(data, to=DOUBLE)
         elif data.dtype == BOOL and name not in TRUTHS | BITWISE:
             data = op.Cast(data, to=INT64)

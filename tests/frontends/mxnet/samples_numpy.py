@@ -61,7 +61,7 @@ def numpy_samples():
         s(f"_npi_{op}_scalar", flags, scalar=2)
         s(f"_npi_{op}_scalar", ints, scalar=2.5, is_int=False)
     s("_npi_greater_scalar _npi_less_scalar _npi_equal_scalar _npi_not_equal_scalar", ints, scalar=-2.5, is_int=False)
-    s("_npi_percentile", x34.astype(np.float16), q_scalar=30.0)
+    s("_npi_percentile", a(0.5, -1, 2, 4).astype(np.float16), q_scalar=50.0)
     s("_npi_bitwise_or_scalar", flags, scalar=1)
     s("_npi_mod", a(-7.5, 7.5, 5, -5, 3, 0), a(2, -2, -2, 2, 0, 3))
     s("_npi_arctan2", a(1, -1, 1, -1, 0, 0, 2, -2), a(1, 1, -1, -1, 1, -1, 0, 0))

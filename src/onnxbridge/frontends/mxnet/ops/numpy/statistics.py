@@ -74,10 +74,10 @@ def histogram(op, data, bins=None, *, bin_cnt=None, range=None):
 
 @rule("_npi_percentile")
 def percentile(op, a, q=None, *, axis=None, interpolation="linear", keepdims=False, q_scalar=None):
-    """The positions in the sorted elements are computed in float32, and the result of float16 is float32."""
+    """The positions in the sorted elements are computed in float32, as is the result of anything but float64."""
     axes = reduced_axes(a, axis, False)
     rest = [i for i in range(rank(a)) if i not in axes]
-    kind = a.dtype if a.dtype.is_floating_point() else FLOAT
+    kind = ir.DataType.DOUBLE if a.dtype == ir.DataType.DOUBLE else FLOAT
     moved = op.Transpose(a, perm=[*rest, *axes]) if rank(a) else a
     rows = op.Reshape(moved, op.Concat(op.Shape(moved, end=len(rest)), np.array([-1]), axis=0))
     count = op.Shape(rows, start=-1)
@@ -97,8 +97,6 @@ def percentile(op, a, q=None, *, axis=None, interpolation="linear", keepdims=Fal
         found = op.Mul(op.Add(pick(low), pick(high)), 0.5)
     else:
         found = pick({"lower": low, "higher": high, "nearest": op.Round(at)}[interpolation])
-    if kind == ir.DataType.FLOAT16:
-        found = op.Cast(found, to=FLOAT)
     if rank(q):  # the percentiles come first
         order = [*range(len(rest), len(rest) + rank(q)), *range(len(rest))]
         found = op.Transpose(found, perm=order)

@@ -23,6 +23,9 @@ S("DataFormatVecPermute", x=i32(4, 2), src_format="NCHW", dst_format="NHWC")
 S("DataFormatVecPermute", x=i32(2))
 for _op in ("InplaceUpdate", "InplaceAdd", "InplaceSub"):
     S(_op, x=f32(4, 3), i=fed([2, 0], np.int32), v=f32(2, 3))
+    S(_op, x=f32(4, 3), i=fed([2, -4, 5], np.int32), v=f32(3, 3))
+for _op in ("InplaceAdd", "InplaceSub"):
+    S(_op, x=f32(4, 3), i=fed([2, 0, 2], np.int32), v=f32(3, 3))
 for _mode in ("REFLECT", "SYMMETRIC"):
     S("FusedPadConv2D", input=f32(1, 5, 6, 2), paddings=[[0, 0], [1, 2], [2, 0], [0, 0]], filter=f32(3, 3, 2, 4), mode=_mode, strides=[1, 1, 1, 1], padding="VALID")
 S("FusedResizeAndPadConv2D", input=f32(1, 5, 6, 2), size=[7, 4], paddings=[[0, 0], [1, 2], [2, 0], [0, 0]], filter=f32(3, 3, 2, 4), mode="REFLECT", strides=[1, 1, 1, 1], padding="VALID")

@@ -29,7 +29,9 @@ def where(op: Any, condition: Any, x: Any, y: Any) -> Any:
 
 
 def pad(op: Any, x: Any, pads: Any, value: Any = None, **attributes: Any) -> Any:
-    """Pad, of any dtype."""
+    """Pad, of any dtype. ONNX Runtime does not pad a scalar, of which nothing can be padded."""
+    if x.shape is not None and not x.shape.rank():
+        return op.Identity(x)
     wide = _WIDER.get(x.dtype, x.dtype)
     value = None if value is None else cast(op, op.constant(value), wide)
     return cast(op, op.Pad(cast(op, x, wide), pads, value, **attributes), x.dtype)

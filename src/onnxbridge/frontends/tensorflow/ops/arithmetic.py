@@ -265,8 +265,9 @@ def select_v2(op, condition, t, e):
 
 @rule("Cast")
 def cast(op, x, *, DstT, Truncate=False):
-    if DstT is None or Truncate:
-        raise Unsupported("a cast to a type that ONNX does not have, or with Truncate")
+    narrower = x.dtype.is_floating_point() and DstT is not None and DstT.is_floating_point() and DstT.bitwidth < x.dtype.bitwidth
+    if DstT is None or (Truncate and narrower):
+        raise Unsupported("a cast to a type that ONNX does not have, or with Truncate to a narrower one")
     if x.dtype == DstT:
         return x
     if x.dtype.is_floating_point() and DstT in (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT16):

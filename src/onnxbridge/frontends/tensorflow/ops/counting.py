@@ -50,7 +50,8 @@ def _counted(op, values, size, weights, binary_output):
 
 @rule("DenseBincount")
 def dense_bincount(op, input, size, weights, *, binary_output=False):
-    return _counted(op, int64(op, input), size, weights, binary_output)
+    values = int64(op, input)
+    return _counted(op, values if input.shape is None or rank(input) else op.Reshape(values, [1]), size, weights, binary_output)
 
 
 @rule("Bincount")

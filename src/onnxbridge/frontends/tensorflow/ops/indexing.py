@@ -37,7 +37,7 @@ def _gathered(op, params, indices, axis, batch_dims):
     if params.shape is not None:
         axis = axis % rank(params)
     indices = indices if indices.dtype == ir.DataType.INT32 else int64(op, indices)
-    batch_dims = batch_dims % (rank(indices) + 1) if batch_dims < 0 else batch_dims
+    batch_dims = batch_dims + rank(indices) if batch_dims < 0 else batch_dims
     if not batch_dims and (params.dtype != ir.DataType.STRING or axis == rank(params) - 1):
         return op.Gather(params, indices, axis=axis)
     if axis != batch_dims:  # move the indexed axis after the batch axes, and the indices' axes back to its position
@@ -94,17 +94,17 @@ def tensor_scatter_sub(op, tensor, indices, updates):
     return scatter(op, tensor, indices, op.Sub(np.zeros((), updates.dtype.numpy()), updates), "add")
 
 
-def _in_place(name, combine):
+def _in_place(name, reduction, sign=1):
     @rule(name)
-    def update(op, x, i, v):
-        """The rows i of x, replaced or changed by v."""
-        at = op.Reshape(int64(op, i), [-1, 1])
-        rows = v if combine is None else op.call(combine, op.GatherND(x, at), v)
-        return op.ScatterND(x, at, rows)
+    def in_place(op, x, i, v):
+        """The rows i of x, modulo their number, replaced or changed by v, one after the other."""
+        at = op.Unsqueeze(op.Mod(op.Reshape(int64(op, i), [-1]), op.Shape(x, start=0, end=1)), [1])
+        return scatter(op, x, at, v if sign > 0 else op.Sub(np.zeros((), v.dtype.numpy()), v), reduction)
 
 
-for _name, _combine in {"InplaceUpdate": None, "InplaceAdd": "Add", "InplaceSub": "Sub"}.items():
-    _in_place(_name, _combine)
+_in_place("InplaceUpdate", "none")
+_in_place("InplaceAdd", "add")
+_in_place("InplaceSub", "add", sign=-1)
 
 
 @rule("Slice")

@@ -209,11 +209,31 @@ def test_runner_falls_back_to_the_executor():
     ]  # fmt: skip
     model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     run = devices.runner(model)
-    assert run.engine == "onnxbridge's executor, since ONNX Runtime has no kernel for Mul with these dtypes"
+    assert run.engine == "onnxbridge's executor, since ONNX Runtime has no kernel for Mul of this version with these dtypes"
     inputs = np.array([1.5, -3.0], np.float32)
     np.testing.assert_array_equal(run({"x": inputs, "unused": inputs})["y"], inputs * inputs)
     with pytest.raises(Exception, match="Could not find an implementation for Mul"):
         devices.runner(model, "cpu")
+
+
+def _model_of(node, *outputs):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 3])
+    graph = helper.make_graph([node], "g", [x], list(outputs))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+
+
+def test_the_executor_runs_operators_of_versions_without_a_kernel():
+    run = devices.runner(_model_of(helper.make_node("GlobalLpPool", ["x"], ["y"]), helper.make_empty_tensor_value_info("y")))
+    reason = "ONNX Runtime has no kernel for GlobalLpPool of this version with these dtypes"
+    assert run.engine == f"onnxbridge's executor, since {reason}"
+    np.testing.assert_allclose(run({"x": np.ones((1, 2, 3), np.float32)})["y"], np.full((1, 2, 1), 3**0.5), rtol=1e-6)
+
+
+def test_the_executor_runs_models_with_undeclared_outputs_of_dtypes_that_numpy_has_not():
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)
+    run = devices.runner(_model_of(node, helper.make_empty_tensor_value_info("y")))
+    assert run.engine == "onnxbridge's executor, since ONNX Runtime's Python API does not support bfloat16"
+    assert run({"x": np.ones((1, 2, 3), np.float32)})["y"].dtype == ml_dtypes.bfloat16
 
 
 def test_dropout_in_training_mode_is_not_eliminated():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -191,11 +191,9 @@ def runner(model: Any, device: str = "auto") -> Run:
         model = onnx_files.from_proto(model, keep_maps=True)  # is serialized at the IR version that it needs
     if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
         return _executor(model, f"ONNX Runtime does not support opset {model.opset_imports['']}")
-    unsupported_dtypes = sorted(
-        {d.name.lower() for d in _input_output_dtypes(model) if d != ir.DataType.STRING and d.numpy().kind == "V"}
-    )
-    if unsupported_dtypes and device == "auto":
-        return _executor(model, f"ONNX Runtime's Python API does not support {', '.join(unsupported_dtypes)}")
+    unsupported = _not_in_python(_input_output_dtypes(model))
+    if unsupported and device == "auto":
+        return _executor(model, unsupported)
     try:
         started = session(model, device, provider_options=_FULL_PRECISION.get(providers(device)[0]), exact_qdq=True)
     except _FailError as e:
@@ -207,7 +205,11 @@ def runner(model: Any, device: str = "auto") -> Run:
         match = _NO_KERNEL.search(str(e))
         if match is None or device != "auto":
             raise
-        return _executor(model, f"ONNX Runtime has no kernel for {match[1]} with these dtypes")
+        return _executor(model, f"ONNX Runtime has no kernel for {match[1]} of this version with these dtypes")
+    inferred = [_TENSOR.fullmatch(v.type) for v in started.get_outputs()]
+    unsupported = _not_in_python(ir.DataType[t[1].upper()] for t in inferred if t is not None)
+    if unsupported and device == "auto":
+        return _executor(model, unsupported)
     if device in ("auto", "cpu"):
         return lambda feeds: run(started, feeds)
     engine, weak = _placed(started, device)
@@ -250,6 +252,16 @@ def unsupported(model: ir.Model) -> list[Problem]:
     except ConversionError as e:
         return e.problems
     return []
+
+
+_TENSOR = re.compile(r"tensor\((bfloat16|u?int[24]|float4\w+|float8\w+)\)")
+"""Types of ONNX Runtime that NumPy has not, which a model need not declare."""
+
+
+def _not_in_python(dtypes: Iterable[ir.DataType]) -> str:
+    """What to say of dtypes that ONNX Runtime's Python API does not support; empty if there are none."""
+    names = sorted({d.name.lower() for d in dtypes if d != ir.DataType.STRING and d.numpy().kind == "V"})
+    return f"ONNX Runtime's Python API does not support {', '.join(names)}" if names else ""
 
 
 def _input_output_dtypes(model: ir.Model | onnx.ModelProto) -> list[ir.DataType]:
@@ -298,7 +310,7 @@ def _decomposed(model: ir.Model | onnx.ModelProto, name: str) -> NamedRun:
 _FailError = onnxruntime.capi.onnxruntime_pybind11_state.Fail
 _UNKNOWN_OPERATOR = re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op")
 _NotImplementedError = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
-_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
+_NO_KERNEL = re.compile(r"(?:Could not find an implementation|Failed to find kernel) for (\w+)")
 
 
 def _depends_on_threads(model: Any) -> bool:

@@ -378,6 +378,13 @@ IMAGES = {
         ),
         lambda op, t: op.Resize(t(IMAGE), None, t(np.float32([1, 1, 1.4, 0.6])), mode="linear"),
         lambda op, t: op.Resize(t(LINE), None, None, ints(5), axes=[2], mode="linear"),
+        *(
+            lambda op, t, m=m, s=s: op.Resize(
+                t(LINE), None, s(t, np.float32([0.3])), axes=[2], mode=m, coordinate_transformation_mode="pytorch_half_pixel"
+            )
+            for m in ("nearest", "linear")
+            for s in (lambda t, scale: scale, lambda t, scale: t(scale))
+        ),
         lambda op, t: op.Resize(t(i(1, 1, 3, 3, dtype=np.int32)), None, np.float32([1, 1, 2, 2])),
     ],
     "GridSample": [
@@ -586,6 +593,7 @@ WITHOUT_KERNEL = {
     "CumProd": [
         lambda op, t: op.CumProd(t(f(3, 5)), np.int64(1)),
         lambda op, t: op.CumProd(t(f(3, 5)), t(np.int64(-1)), exclusive=1, reverse=1),
+        lambda op, t: op.CumProd(t(f(2)), np.int64(0), exclusive=1),
     ],
     "GlobalLpPool": [lambda op, t: op.GlobalLpPool(t(IMAGE), p=3)],
     "LRN of an even size": [lambda op, t: op.LRN(t(VOLUME), size=2, alpha=0.1, beta=0.5, bias=2.0)],

@@ -156,6 +156,7 @@ def test_scalar_inputs_have_shape_one():
         (lambda op, x: op.Relu(x), ("x", FLOAT, None), "rank is unknown"),
         (lambda op, x: op.Identity(x), ("x", ir.DataType.STRING, [2]), "no tensors of string"),
         (lambda op, x: op.Reshape(x, np.ones(6, np.int64)), ("x", FLOAT, [1]), "a result has rank 6"),
+        (lambda op, x: op.Tile(x, np.int64([2, 0])), ("x", FLOAT, [2, 3]), "an empty result"),
     ],
 )
 def test_unsupported_inputs_and_ranks(write, inputs, reason):
@@ -233,10 +234,10 @@ def test_loop_with_dynamic_condition():
 
 
 def test_all_problems_are_reported_at_once():
-    def write(op, x, s):
-        return op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), op.Identity(s)
+    def write(op, x, s, scalar):
+        return op.ImageDecoder(op.Cast(x, to=ir.DataType.UINT8)), op.Identity(s), op.Acos(scalar)
 
-    made = model(write, ("x", INT64, [3]), ("s", ir.DataType.STRING, [1]), names=("y", "z"))
+    made = model(write, ("x", INT64, [3]), ("s", ir.DataType.STRING, [1]), ("scalar", FLOAT, []), names=("y", "z", "a"))
     with pytest.raises(ConversionError) as error:
         backend.from_hub(made)
     assert {(p.op, p.reason) for p in error.value.problems} == {

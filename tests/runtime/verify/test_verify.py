@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -11,6 +12,7 @@ from onnxbridge.errors import LimitError, OnnxbridgeError, VerificationError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.verify.compare import Tolerance, compare, worst
+from onnxbridge.runtime.verify.rounding.noise import epsilon
 from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.rounding.tolerance import Rounding
 from onnxbridge.runtime.verify.runner import Runner
@@ -438,3 +440,8 @@ def test_quantized_values_that_rounding_changes_pass_and_others_fail():
     assert all(r.outputs[0].tolerance.atol < 0.3 for r in reports), "numbers up to 4, two or three steps of 1/40"
     wrong = runner(model, change=lambda name, v: v * np.float32(1.1))
     assert not any(verify_runners(model, runner(model), wrong, samples=1, seed=seed).passed for seed in range(8))
+
+
+def test_integers_of_four_bits_have_no_rounding_errors():
+    assert epsilon(np.dtype(ml_dtypes.uint4)) == epsilon(np.dtype(ml_dtypes.int2)) == 0
+    assert epsilon(np.dtype(ml_dtypes.float8_e4m3fn)) == 2**-3

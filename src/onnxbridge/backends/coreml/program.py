@@ -19,7 +19,7 @@ from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.compression.check_compression import WeightKey, check, original_weights
 from onnxbridge.backends.coreml.compression.compress import compress
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
-from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like
+from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like, scalar_if_declared
 from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import reduce_rank
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
@@ -215,7 +215,10 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
             names = {p.hub: p.coreml for p in (*interface.inputs, *interface.states)}
             values |= {v: interface.input_value(function.inputs[names[v.name or ""]], v, function) for v in model.graph.inputs}
         else:  # lower the operators anyway, to report all problems at once
-            values |= {v: function.inputs.get(k, FAILED) for v, k in zip(model.graph.inputs, substitutes, strict=True)}
+            values |= {
+                v: scalar_if_declared(function.inputs[k], v) if k in function.inputs else FAILED
+                for v, k in zip(model.graph.inputs, substitutes, strict=True)
+            }
         try:
             calls = reduce_rank.rewrite(map(infer_static_operands.infer, graph_reader.calls_of(model.graph)))
             lower(calls, rules, values, mil)

@@ -213,8 +213,7 @@ class Interface:
         elif value.name in self.options.images:
             given = cast(_preprocess(given, self.options.images[value.name or ""]), inner)
         else:
-            if value.shape is not None and len(value.shape) == 0:
-                given = mb.squeeze(x=given, axes=[0])
+            given = scalar_if_declared(given, value)
             given = mb.not_equal(x=given, y=np.int32(0)) if inner == types.bool else cast(given, inner)
         assert value.dtype is not None
         HUB_DTYPES.get()[given] = value.dtype
@@ -332,6 +331,11 @@ def _dims(value: ir.Value) -> tuple[int | str | None, ...]:
     if 0 in dims:
         raise Unsupported("it is empty; Core ML has no empty tensors")
     return dims
+
+
+def scalar_if_declared(given: Var, value: ir.Value) -> Var:
+    """An input of a program, which has at least one axis, as a scalar if it is one in the hub."""
+    return mb.squeeze(x=given, axes=[0]) if value.shape is not None and len(value.shape) == 0 else given
 
 
 def placeholder_like(value: ir.Value) -> Any:

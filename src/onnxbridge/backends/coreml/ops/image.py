@@ -151,13 +151,9 @@ def _source_positions(n, length, factor, transform, region):
             return e.add(positions, e.mul(e.sub(1.0, e.div(e.to_float(n), output_length)), length / 2))
         if transform == "half_pixel":
             return positions
-        return (
-            e.where(e.greater(output_length, 1.0), positions, 0.0)
-            if not e.known(output_length)
-            else positions
-            if output_length != 1
-            else 0 * positions
-        )
+        if not e.known(n):
+            return e.where(e.greater(e.to_float(n), 1.0), positions, 0.0)
+        return positions if n > 1 else e.mul(x, 0.0)
     if transform == "align_corners":
         if e.known(output_length):
             return x * (length - 1) / (output_length - 1) if output_length != 1 else 0 * x

@@ -139,14 +139,17 @@ def cum_prod(x, axis, *, exclusive=0, reverse=0):
 
 
 def _cumulative_products(x, axis, exclusive, reverse):
-    """Parallel prefix product: the distance of the multiplied elements doubles in each step."""
+    """Parallel prefix product: the distance of the multiplied elements doubles in each step.
+
+    Exclusive products are shifted last, since of a vector that begins with the ones of a shift MIL infers integers.
+    """
     n = numbers(x)[axis]
     y = mb.reverse(x=x, axes=[axis]) if reverse else x
-    y = _shift(y, axis, 1) if exclusive else y
     distance = 1
     while distance < n:
         y = mb.mul(x=y, y=_shift(y, axis, distance))
         distance *= 2
+    y = _shift(y, axis, 1) if exclusive else y
     return mb.reverse(x=y, axes=[axis]) if reverse else y
 
 

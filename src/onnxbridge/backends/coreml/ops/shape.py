@@ -162,6 +162,8 @@ def tile(input, repeats):
     reps = known(repeats)
     if reps is not None and all(r == 1 for r in reps):
         return input
+    if reps is not None and 0 in reps:
+        raise Unsupported("an empty result, which Core ML does not support")
     return mb.tile(x=input, reps=repeats if reps is None else list(reps))
 
 

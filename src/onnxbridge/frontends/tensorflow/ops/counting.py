@@ -3,6 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import MOST, int64, known_ints
@@ -134,6 +135,8 @@ def unique_with_counts(op, x, *, out_idx=D.INT32):
 
 def _axis(x, axis):
     axes = known_ints(axis)
+    if axes is None and rank(x) > 1:
+        raise Unsupported("an axis known only when the model runs", hint="make it a constant")
     return axes[0] % rank(x) if axes else None if rank(x) == 1 else 0
 
 

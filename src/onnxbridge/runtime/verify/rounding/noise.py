@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 # An element jumps if it moves JUMP times as far as the lowest decile of the elements that move, in the run that moves them least,
 # and by more than these shares of itself and of the largest element.
@@ -40,7 +41,7 @@ class Noise:
 
 def epsilon(dtype: np.dtype[Any]) -> float:
     """The distance from 1 to the next number of the dtype, 0 for exact dtypes."""
-    if dtype.kind in "biuUSO":
+    if dtype.kind in "biuUSO" or ir.DataType.from_numpy(dtype).is_integer():  # 4 bits are of no kind that NumPy has
         return 0.0
     import ml_dtypes
 

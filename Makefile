@@ -2,6 +2,7 @@
 # make test         every test, on samples of the largest tables of cases; what CI runs
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
+# make test-dev     the quick tests in Python's development mode, which shows files that are not closed and finds wrong uses of memory
 # make test-floors  the quick tests of the frameworks in their lowest versions (floors.txt); PyTorch's is a download of several GB
 # make test-r       the tests of the R package; installs R where apt can
 # make docs         writes the generated pages and serves the site at http://127.0.0.1:8000; `make generate` only writes
@@ -22,7 +23,7 @@ export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 export ONNXBRIDGE_OPENVINO_PYTHON := $(CURDIR)/$(OPENVINO)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full test-floors test-r generate fuzz dist audit lint docs clean
+.PHONY: demo test quick test-full test-dev test-floors test-r generate fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -35,6 +36,9 @@ quick: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 
 test-full: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 	ONNXBRIDGE_TESTS=full $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+test-dev: export PYTHONDEVMODE := 1
+test-dev: quick
 
 test-r: $(VENV)/ready
 	@command -v R > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(R_PACKAGES))

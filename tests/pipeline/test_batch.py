@@ -64,7 +64,7 @@ def test_jobs_that_crash_hang_and_eat_memory_are_named(tmp_path, workers):
     check_bad(found.outcomes, 7)
     assert [(n, c) for _, n, c in seen] == [(i + 1, 12) for i in range(12)] and len(found.failed) == 5
     assert outcomes(tmp_path / "out") == found.outcomes
-    rows = list(csv.DictReader((tmp_path / "out" / "outcomes.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "out" / "outcomes.csv").read_text().splitlines()))
     assert [r["name"] for r in rows] == [o["name"] for o in found.outcomes] and {r["verdict"] for r in rows} == {"PASSED", ""}
     assert "crash1: the process crashed (SIGSEGV)" in str(found) and str(found).startswith("7 of 12 done, 5 not:")
 
@@ -83,8 +83,9 @@ def test_a_killed_batch_goes_on_and_repeats_nothing(tmp_path):
     while time.monotonic() < deadline and (not (out / "outcomes.jsonl").exists() or len(outcomes(out)) < 4):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
-    process.wait()
-    (out / "outcomes.jsonl").open("a").write('{"name": "net01')  # a line that was not written to its end
+    process.communicate()
+    with (out / "outcomes.jsonl").open("a") as file:
+        file.write('{"name": "net01')  # a line that was not written to its end
     before = {o["name"]: (out / f"{o['name']}.onnx").stat().st_mtime_ns for o in outcomes_of_whole_lines(out)}
     assert 4 <= len(before) < 16
     refused = command(tmp_path / "m" / "*.onnx", "-o", out, "--set", "mutants=0")

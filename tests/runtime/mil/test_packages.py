@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+from pathlib import Path
 
 import coremltools as ct
 import numpy as np
@@ -48,9 +49,9 @@ def folder_state(folder):
     found = {}
     for root, folders, files in os.walk(folder):
         for name in [*folders, *files]:
-            path = os.path.join(root, name)
-            data = b"" if name in folders else open(path, "rb").read()  # noqa: SIM115
-            found[path] = (os.lstat(path).st_mtime_ns, os.lstat(path).st_ino, hashlib.sha256(data).hexdigest())
+            path = Path(root, name)
+            data = b"" if name in folders else path.read_bytes()
+            found[str(path)] = (os.lstat(path).st_mtime_ns, os.lstat(path).st_ino, hashlib.sha256(data).hexdigest())
     found["itself"] = os.lstat(folder).st_mtime_ns
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +64,14 @@ class MXNetBackend(Backend):
     def runner(self, artifact: MXNetModel, device: str = "auto") -> Run:
         """Runs the model in MXNet on the CPU, in MXNet's own interpreter."""
         mxnet = service()
-        folder = tempfile.TemporaryDirectory()
-        symbol, params = artifact.save(Path(folder.name, "net"))
+        folder = tempfile.mkdtemp(prefix="onnxbridge-")
+        symbol, params = artifact.save(Path(folder, "net"))
 
         def run(feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-            assert folder.name  # keeps the temporary folder alive as long as `run`
             found = mxnet.run(symbol, params, {name: feeds[name] for name in artifact.inputs})
             return dict(zip(artifact.outputs, found.values(), strict=True))
 
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
         return run
 
     def filename(self, stem: str) -> str:

@@ -102,6 +102,10 @@ class Unsupported(Exception):
         self.hint = hint
 
 
+class UnsupportedDtype(Unsupported, TypeError):
+    """An operator does not take tensors of a dtype."""
+
+
 class ConversionError(OnnxbridgeError):
     """Operators cannot be converted. All of them are reported at once.
 

@@ -62,13 +62,19 @@ def test_arrays_keep_their_dtype(op):
         (lambda op, x: op.Softmax(x, dim=1), "Softmax has no attribute 'dim'"),
         (lambda op, x: op.Softmax(x, axis="1"), "attribute 'axis' must be int"),
         (lambda op, x: op.Cast(x), "Cast needs the attribute 'to'"),
-        (lambda op, x: op.And(x, x), r"And does not take tensor\(float\)"),
+        (lambda op, x: op.And(x, x), "ONNX's And does not take float as 'A'"),
         (lambda op, x: op.MatMul(x, np.zeros((5, 5), np.float32)), "MatMul: .*ncompatible"),
     ],
 )
 def test_invalid_nodes_are_refused_when_created(op, write, message):
     with pytest.raises(TypeError, match=message):
         write(op, op.input("x", FLOAT, [2, 3]))
+
+
+def test_a_dtype_that_an_operator_does_not_take_is_refused_and_not_a_fault(op):
+    with pytest.raises(Unsupported, match="ONNX's And does not take float as 'A'") as error:
+        op.And(*[op.input("x", FLOAT, [2])] * 2)
+    assert error.value.hint == "cast it to a dtype that it takes"
 
 
 def test_an_unknown_operator_is_an_error(op):

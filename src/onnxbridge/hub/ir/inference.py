@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxbridge.errors import UnsupportedDtype
 from onnxbridge.hub.ir import strings
 from onnxbridge.hub.ir.shape_corrections import correct_shapes, is_refused_wrongly
 
@@ -75,8 +76,9 @@ def promote(schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callabl
     """The inputs as values: Python numbers and lists get the dtype of the operand with the same type variable.
 
     Raises:
-        TypeError: for a wrong number of inputs, an unsupported dtype, operands whose dtypes differ but must not, or a constant
-            that is not representable in the other operand's dtype (0.5 with an int64).
+        UnsupportedDtype: for a dtype that the operator does not take.
+        TypeError: for a wrong number of inputs, operands whose dtypes differ but must not, or a constant that is not
+            representable in the other operand's dtype (0.5 with an int64).
     """
     items = list(inputs)
     while items and items[-1] is None:
@@ -91,7 +93,8 @@ def promote(schema: onnx.defs.OpSchema, inputs: Sequence[Any], constant: Callabl
             allowed = formal.types
             text = type_str(item) if isinstance(item, ir.Value) else f"tensor({dtype.name.lower()})" if dtype else None
             if text is not None and text not in allowed:
-                raise TypeError(f"{schema.name} does not take {text} as {formal.name!r}")
+                reason = f"ONNX's {schema.name} does not take {text[7:-1]} as {formal.name!r}"
+                raise UnsupportedDtype(reason, "cast it to a dtype that it takes")
             if dtype is not None and formal.type_str not in bound and formal.homogeneous:
                 bound[formal.type_str] = dtype
             elif dtype is not None and formal.homogeneous and bound[formal.type_str] != dtype:

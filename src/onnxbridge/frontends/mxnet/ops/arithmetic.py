@@ -122,7 +122,7 @@ def cbrt(op, data):
 @rule("rcbrt")
 @floating
 def rcbrt(op, data):
-    return op.Reciprocal(op.Mul(op.Sign(data), op.Pow(op.Abs(data), 1 / 3)))
+    return op.Where(op.Equal(data, 0), op.Reciprocal(data), op.Mul(op.Sign(data), op.Pow(op.Abs(data), -1 / 3)))
 
 
 @rule("log2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.factorization import largest_sign
@@ -74,8 +75,14 @@ def cholesky(op, A):
     return factorizations.cholesky(op, A)[0]
 
 
+def _floats(op, *matrices):
+    """Integers as float64, as MXNet solves their equations."""
+    return [m if m.dtype.is_floating_point() else op.Cast(m, to=ir.DataType.DOUBLE) for m in matrices]
+
+
 @rule("_npi_solve")
 def solve(op, A, B):
+    A, B = _floats(op, A, B)
     packed, _, order, _ = factorizations.lu(op, A)
     if rank(B) == rank(A) - 1:  # a vector
         return op.Squeeze(factorizations.solve_factored(op, packed, order, op.Unsqueeze(B, [-1])), [-1])
@@ -118,13 +125,13 @@ def _symmetric(op, A, UPLO):
 @rule("_npi_eigh")
 def eigh(op, A, *, UPLO="L"):
     """In each eigenvector, a column, the element of largest size is positive."""
-    values, vectors = factorizations.eigh(op, _symmetric(op, A, UPLO))
+    values, vectors = factorizations.eigh(op, _symmetric(op, *_floats(op, A), UPLO))
     return values, op.Mul(vectors, matrix_transpose(op, largest_sign(op, matrix_transpose(op, vectors))))
 
 
 @rule("_npi_eigvalsh")
 def eigvalsh(op, A, *, UPLO="L"):
-    return factorizations.eigh(op, _symmetric(op, A, UPLO))[0]
+    return factorizations.eigh(op, _symmetric(op, *_floats(op, A), UPLO))[0]
 
 
 def _pinv(op, A, rcond, hermitian):

@@ -183,6 +183,7 @@ def runner(model: Any, device: str = "auto") -> Run:
     If ONNX Runtime does not support an operator, a dtype or the opset of the model, it runs on onnxbridge's executor.
     """
     from onnxbridge.hub.io import onnx_files
+    from onnxbridge.hub.ir.inference import dtype_of
     from onnxbridge.hub.ir.opset_version import OPSET
 
     if not isinstance(model, (ir.Model, onnx.ModelProto)):
@@ -191,9 +192,9 @@ def runner(model: Any, device: str = "auto") -> Run:
         model = onnx_files.from_proto(model, keep_maps=True)  # is serialized at the IR version that it needs
     if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
         return _executor(model, f"ONNX Runtime does not support opset {model.opset_imports['']}")
-    unsupported = _not_in_python(_input_output_dtypes(model))
-    if unsupported and device == "auto":
-        return _executor(model, unsupported)
+    reason = _not_in_python(_input_output_dtypes(model))
+    if reason and device == "auto":
+        return _executor(model, reason)
     try:
         started = session(model, device, provider_options=_FULL_PRECISION.get(providers(device)[0]), exact_qdq=True)
     except _FailError as e:
@@ -206,10 +207,10 @@ def runner(model: Any, device: str = "auto") -> Run:
         if match is None or device != "auto":
             raise
         return _executor(model, f"ONNX Runtime has no kernel for {match[1]} of this version with these dtypes")
-    inferred = [_TENSOR.fullmatch(v.type) for v in started.get_outputs()]
-    unsupported = _not_in_python(ir.DataType[t[1].upper()] for t in inferred if t is not None)
-    if unsupported and device == "auto":
-        return _executor(model, unsupported)
+    inferred = [dtype_of(v.type) for v in started.get_outputs()]  # a model need not declare them
+    reason = _not_in_python(d for d in inferred if d is not None)
+    if reason and device == "auto":
+        return _executor(model, reason)
     if device in ("auto", "cpu"):
         return lambda feeds: run(started, feeds)
     engine, weak = _placed(started, device)
@@ -252,10 +253,6 @@ def unsupported(model: ir.Model) -> list[Problem]:
     except ConversionError as e:
         return e.problems
     return []
-
-
-_TENSOR = re.compile(r"tensor\((bfloat16|u?int[24]|float4\w+|float8\w+)\)")
-"""Types of ONNX Runtime that NumPy has not, which a model need not declare."""
 
 
 def _not_in_python(dtypes: Iterable[ir.DataType]) -> str:

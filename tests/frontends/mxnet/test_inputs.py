@@ -161,6 +161,13 @@ def test_other_live_sources(tmp_path):
     assert "Plain is a gluon.Block" in found["plain block"] and "HybridBlock" in found["plain block"]
 
 
+@pytest.mark.parametrize("op", ["_npi_var", "_npi_std", "moments"])
+def test_variances_of_small_integers_are_refused(tmp_path, op):
+    symbol, _ = save(tmp_path, [variable("data"), operator(op, "y", [(0, 0)], {})], [(1, 0)])
+    with pytest.raises(ConversionError, match="integers of 16 bits or fewer, whose squares overflow"):
+        frontend.to_hub(symbol, {"data": ((2, 3), "uint8")})
+
+
 def test_custom_operators_are_named(tmp_path):
     symbol, values = save(tmp_path, [variable("data"), operator("Custom", "c", [(0, 0)], {"op_type": "soft_clip"})], [(1, 0)])
     with pytest.raises(ConversionError, match="Custom:soft_clip x1: no rule"):

@@ -165,6 +165,15 @@ def test_a_model_that_writes_variables_is_rejected():
         hub_of(f)
 
 
+def test_unique_along_an_axis_known_only_at_run_time_is_refused():
+    @tf.function(input_signature=[spec(2, 3), tf.TensorSpec([1], tf.int32)])
+    def f(x, axis):
+        return tf.raw_ops.UniqueV2(x=x, axis=axis)
+
+    with pytest.raises(ConversionError, match="an axis known only when the model runs"):
+        hub_of(f)
+
+
 @pytest.mark.parametrize("kind", ["write", "read", "python", "print", "saver"])
 def test_a_saved_model_with_unsafe_operators_is_rejected(tmp_path, kind):
     out = str(tmp_path / "out")

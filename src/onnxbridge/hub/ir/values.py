@@ -13,6 +13,7 @@ INTEGERS = frozenset({
     ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64,
     ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
 })  # fmt: skip
+UNSIGNED = frozenset({ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64})
 
 SORTED = "onnxbridge.sorted"
 """Key in a value's meta: its elements must be in ascending order along the last axis (segment ids, search boundaries)."""

@@ -9,10 +9,9 @@ import onnx_ir as ir
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.types import NARROW
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as complex_arithmetic
-from onnxbridge.hub.ir.values import cast, is_integer, like
+from onnxbridge.hub.ir.values import UNSIGNED, cast, is_integer, like
 
 BOOL, DOUBLE, INT32, INT64 = (getattr(ir.DataType, n) for n in ("BOOL", "DOUBLE", "INT32", "INT64"))
-UNSIGNED = frozenset({ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64})
 EXACT = {
     "abs": "Abs", "_copy": "Identity", "identity": "Identity", "BlockGrad": "Identity",
     "stop_gradient": "Identity", "make_loss": "Identity",

@@ -117,7 +117,7 @@ def argmax_channel(op, data):
 @rule("moments")
 def moments(op, data, *, axes=None, keepdims=False, np_shape=False):
     if data.dtype in NARROW:
-        raise Unsupported("moments of integers of 8 bits, whose squares overflow in MXNet", hint="cast to float32 first")
+        raise Unsupported("moments of integers of 16 bits or fewer, whose squares overflow", hint="cast to float32 first")
     mean = reduce(op, "ReduceMean", data, axes, True, False, np_shape)
     gap = op.Sub(data, mean)
     variance = reduce(op, "ReduceMean", op.Mul(gap, gap), axes, keepdims, False, np_shape)

@@ -10,6 +10,7 @@ from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.activation import clip, expm1, log1p
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as complex_arithmetic
 from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import UNSIGNED
 
 D = ir.DataType
 LN2, LN10 = math.log(2), math.log(10)
@@ -87,9 +88,6 @@ def floor_divide(op, self, other):
 def _round_half_down(op, x):
     f = op.Floor(x)
     return op.Where(op.Greater(op.Sub(x, f), 0.5), op.Add(f, 1.0), f)
-
-
-UNSIGNED = (D.UINT8, D.UINT16, D.UINT32, D.UINT64)
 
 
 @rule("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")

@@ -8,9 +8,10 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_float, promote, promote_to_float
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.arithmetic import UNSIGNED, floor_divide
+from onnxbridge.frontends.pytorch.ops.arithmetic import floor_divide
 from onnxbridge.frontends.pytorch.ops.shape import rank
 from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.values import UNSIGNED
 
 D = ir.DataType
 

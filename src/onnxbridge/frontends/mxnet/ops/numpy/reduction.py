@@ -88,7 +88,7 @@ def mean(op, a, *, axis=None, dtype=None, keepdims=False, initial=None):
 def variance(op, a, axis, dtype, ddof, keepdims):
     """The variance in floating point, and the dtype of the result. Of integers MXNet truncates the mean."""
     if a.dtype in NARROW:
-        raise Unsupported("the variance of integers of 8 bits, whose squares overflow in MXNet", hint="cast to float32 first")
+        raise Unsupported("the variance of integers of 16 bits or fewer, whose squares overflow", hint="cast to float32 first")
     kind = a.dtype if dtype is None else named(dtype)
     wide = a if a.dtype.is_floating_point() else op.Cast(a, to=DOUBLE)
     center = reduce(op, "ReduceMean", wide, axis, True)

@@ -48,8 +48,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _plain_block(block: str) -> str:
-    """A code block without the words that tell the tests what to do with it."""
-    return re.sub(r"^(```\w*)[^\n]*", r"\1", block)
+    """A code block without the words that tell the tests what to do with it, but with its title."""
+    return re.sub(r'^(```\w*)(?:[^\n]*?( title="[^"\n]*"))?[^\n]*', r"\1\2", block)
 
 
 def _lists(text: str) -> str:

@@ -74,16 +74,3 @@ def test_commands_and_options_exist(page):
         known = {option for p in command.get_params(click.Context(command)) for option in (*p.opts, *p.secondary_opts)}
         unknown = [a for a in arguments if re.match(r"--?[a-z]", a) and a.partition("=")[0] not in known]
         assert not unknown, f"onnxbridge {name}: {unknown}"
-
-
-RUNNABLE = [page for page in PAGES if "```python run\n" in page.read_text()]
-
-
-@pytest.mark.parametrize("page", RUNNABLE, ids=names(RUNNABLE))
-def test_snippets_run(page, tmp_path, monkeypatch):
-    """Blocks marked `python run` of a page run one after the other in one namespace."""
-    monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {}
-    for language, block in _FENCE.findall(page.read_text()):
-        if language == "python run":
-            exec(compile(block, str(page), "exec"), scope)

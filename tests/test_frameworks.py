@@ -65,3 +65,29 @@ def test_other_messages_on_stderr_are_not_suppressed(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert result.stderr == "the disk is full\n"
+
+
+def run_with_triton(tmp_path, script):
+    """Run a script where a package `triton` is installed that crashes the process if TensorFlow is loaded, as that of PyTorch does."""
+    (tmp_path / "triton.py").write_text("import os, sys\nif 'tensorflow' in sys.modules: os._exit(139)")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["tensorflow", "coremltools"])
+def test_triton_is_loaded_before_tensorflow(tmp_path, first):
+    script = f"from onnxbridge import frameworks; frameworks.{first}(); frameworks.torch(); import triton; print(bool(triton))"
+    ran = run_with_triton(tmp_path, script)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
+
+
+@pytest.mark.slow
+def test_torch_export_works_where_the_user_has_loaded_tensorflow_before_triton(tmp_path):
+    script = (
+        "import tensorflow, keras, onnxbridge\n"
+        "net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
+        "print(onnxbridge.convert(net, to='pytorch').report.passed)"
+    )
+    ran = run_with_triton(tmp_path, script)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr

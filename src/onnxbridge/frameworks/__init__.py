@@ -6,6 +6,7 @@ is suppressed; later warnings and errors are not affected.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
@@ -52,31 +53,30 @@ def missing(name: str) -> NoReturn:
     raise MissingFrameworkError(f"{name} is not installed: {INSTALL.get(name, f'pip install {name}')}")
 
 
-@functools.cache
 def torch() -> ModuleType:
     """PyTorch."""
-    return _load("torch")
+    _leave_out_triton_after_tensorflow()
+    return _load_once("torch")
 
 
-@functools.cache
 def tensorflow() -> ModuleType:
     """TensorFlow; its start-up messages (oneDNN, CPU features) are disabled unless the user has set a log level."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    return _load("tensorflow", "tensorflow", "absl")
+    _load_triton_before_tensorflow()
+    return _load_once("tensorflow", "tensorflow", "absl")
 
 
-@functools.cache
 def coremltools() -> ModuleType:
     """coremltools. On import it warns about missing macOS libraries and untested versions of other packages, and it imports
     TensorFlow if that is installed."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    return _load("coremltools", "coremltools", "tensorflow", "absl")
+    _load_triton_before_tensorflow()
+    return _load_once("coremltools", "coremltools", "tensorflow", "absl")
 
 
-@functools.cache
 def mxnet() -> ModuleType:
     """MXNet 1.9.1, which is no longer maintained and needs numpy below 1.24."""
-    return _load("mxnet")
+    return _load_once("mxnet")
 
 
 @functools.cache
@@ -100,6 +100,22 @@ def quiet() -> Iterator[None]:
         logging.disable(previous)
 
 
+# Triton comes with PyTorch's builds for GPUs. The process crashes where it is loaded after TensorFlow, since each brings an LLVM of
+# its own (seen with PyTorch 2.13 and TensorFlow 2.21); the other way round both work. torch.export loads it where it can.
+
+
+def _load_triton_before_tensorflow() -> None:
+    if "tensorflow" not in sys.modules and "triton" not in sys.modules and importlib.util.find_spec("triton") is not None:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
+
+
+def _leave_out_triton_after_tensorflow() -> None:
+    """Where the user has loaded TensorFlow already, PyTorch does without Triton, which only compiled code on GPUs needs."""
+    if "tensorflow" in sys.modules and "triton" not in sys.modules:
+        sys.modules["triton"] = None  # type: ignore[assignment]  # which makes an import fail
+
+
 def _load(name: str, *loggers: str) -> ModuleType:
     if importlib.util.find_spec(name) is None:
         missing(name)
@@ -110,6 +126,9 @@ def _load(name: str, *loggers: str) -> ModuleType:
         raise MissingFrameworkError(f"{name} is installed but does not import: {error}") from error
     _check_version(name, str(getattr(module, "__version__", "")))
     return module
+
+
+_load_once = functools.cache(_load)
 
 
 def _check_version(name: str, version: str) -> None:

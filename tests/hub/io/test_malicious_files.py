@@ -249,3 +249,41 @@ def test_attributes_without_a_value_are_refused(tmp_path, kind):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(UnsafeFileError, match="'value' has no value"):
         onnx_files.read(tmp_path / "m.onnx")
+
+
+def test_a_node_that_uses_its_own_result_is_refused(tmp_path):
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float x) => (float z) { t = Constant<value_int = 2>() '
+        "e = Constant<value = bool {1}>() z = Loop(t, e, x) "
+        "<body = l (int64 j, bool g, float p) => (bool h, float q) { h = Identity(g) q = Add(q, p) }> }"
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+    with pytest.raises(UnsafeFileError, match="cycle"):
+        onnx_files.read(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (helper.make_node("Reshape", ["x"], ["y"]), "the Reshape 'n' lacks an input: it needs 2"),
+        (helper.make_node("Conv", ["", "x"], ["y"]), "the Conv 'n' lacks an input: it needs 2"),
+        (helper.make_node("Relu", ["x", "x"], ["y"]), "the Relu 'n' has 2 inputs and 1 outputs, more than the operator has"),
+        (helper.make_node("Relu", ["x"], ["y", "z"]), "the Relu 'n' has 1 inputs and 2 outputs, more than the operator has"),
+    ],
+)
+def test_nodes_with_too_few_inputs_or_too_many_are_refused(tmp_path, node, why):
+    node.name = "n"
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 21)])
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(UnsafeFileError, match=why):
+        onnx_files.read(tmp_path / "net.onnx")
+
+
+def test_an_operator_that_the_model_defines_itself_may_have_any_inputs():
+    inner = helper.make_node("Add", ["a", "b"], ["c"])
+    opsets = [helper.make_opsetid("", 21)]
+    function = helper.make_function("", "Relu", ["a", "b"], ["c"], [inner], opsets)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x", "x"], ["y"])], "g", [x], [y])
+    assert onnx_files.from_proto(helper.make_model(graph, opset_imports=opsets, functions=[function])).functions

@@ -92,3 +92,15 @@ def test_a_keras_zip_bomb_is_refused(tmp_path):
         file.writestr("assets/zeros", bytes(200 << 20))
     with pytest.raises(LimitError, match="members have"):
         sources.load(tmp_path / "net.keras")
+
+
+def test_a_member_without_a_name_is_refused(tmp_path):
+    path = tmp_path / "net.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("net/constants.pkl", b"x")
+        archive.writestr("x", b"x")
+    data = path.read_bytes()
+    at = data.rfind(b"PK\x01\x02")
+    path.write_bytes(data[: at + 28] + b"\0\0\1\0" + data[at + 32 :])  # its name becomes an extra field
+    with pytest.raises(UnsafeFileError, match="has a member without a name"):
+        open_archive(path, "save it again")

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from onnxbridge.errors import OnnxbridgeError, UnsafeFileError, UsageError
 from onnxbridge.hub.io import protobuf_weights
 from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file
+from onnxbridge.hub.io.zip_archives import DAMAGED
 
 _HEAD = 4096
 _MAX_FIELDS = 100_000
@@ -149,7 +150,7 @@ def _zip_format(file: BinaryIO) -> str:
         return "unknown"
     try:
         names = zipfile.ZipFile(file).namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+    except DAMAGED:
         return "unknown"
     inner = {name.split("/", 1)[-1] for name in names} | set(names)
     if inner & {"serialized_exported_program.json", "archive_format", "models/model.json"}:

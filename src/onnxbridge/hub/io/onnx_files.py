@@ -208,8 +208,10 @@ def _is_sorted(node: ir.Node, done: set[ir.Node]) -> bool:
         for part in (attribute.as_graph(),) if attribute.type == ir.AttributeType.GRAPH else parts:
             if not all(_is_sorted(inner, done) for inner in part):
                 return False
+    if any((made := value.producer()) is not None and made not in done for value in node.inputs if value is not None):
+        return False
     done.add(node)
-    return all((made := value.producer()) is None or made in done for value in node.inputs if value is not None)
+    return True
 
 
 def _map_tensors(model: ir.Model, proto: onnx.ModelProto, store: WeightStore) -> None:

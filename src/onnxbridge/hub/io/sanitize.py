@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
@@ -38,8 +39,11 @@ def sanitize(model: onnx.ModelProto, path: str, keep_maps: bool = False) -> None
     _check_text(path, *(entry.domain for owner in (model, *model.functions) for entry in owner.opset_import))
     _normalize_opset_imports(model, path)
     maps: list[Problem] = []
-    for graph in [model.graph, *model.functions]:
+    own = {(function.domain, function.name) for function in model.functions}
+    for owner, graph in [(model, model.graph), *((function, function) for function in model.functions)]:
+        opsets = {entry.domain: entry.version for entry in (owner.opset_import or model.opset_import)}
         _normalize_graph(graph, path, maps)
+        _check_inputs_and_outputs(graph, path, opsets, own)
     if maps and not keep_maps:
         raise ConversionError(f"{path}: ONNX to the hub", maps)
 
@@ -119,6 +123,38 @@ def _check_bodies(node: onnx.NodeProto, path: str) -> None:
             wrong = "" if len(body.input) == inputs and len(body.output) >= outputs else "does not fit its body"
         if wrong:
             raise UnsafeFileError(f"{path}: the {node.op_type} {quoted(node.name)} {wrong}; export the model again.")
+
+
+def _check_inputs_and_outputs(
+    graph: onnx.GraphProto | onnx.FunctionProto, path: str, opsets: Mapping[str, int], functions: Collection[tuple[str, str]]
+) -> None:
+    """Refuse standard operators with fewer inputs than they need, or with more inputs or outputs than they have.
+
+    `opsets` are the versions of the domains; operators that the model itself defines (`functions`) are left out.
+    """
+    for node in graph.node:
+        if node.domain in opsets and (node.domain, node.op_type) not in functions:
+            least, most, most_outputs = _arity(node.op_type, node.domain, opsets[node.domain])
+            wrong = ""
+            if len(node.input) < least or not all(node.input[:least]):
+                wrong = f"lacks an input: it needs {least}"
+            elif len(node.input) > most or len(node.output) > most_outputs:
+                wrong = f"has {len(node.input)} inputs and {len(node.output)} outputs, more than the operator has"
+            if wrong:
+                raise UnsafeFileError(f"{path}: the {node.op_type} {quoted(node.name)} {wrong}; export the model again.")
+        for attribute in node.attribute:
+            for inner in _subgraphs(attribute):
+                _check_inputs_and_outputs(inner, path, opsets, functions)
+
+
+@functools.cache
+def _arity(op_type: str, domain: str, opset: int) -> tuple[int, float, float]:
+    """The least number of inputs of a standard operator, the most, and the most outputs; no bounds for other operators."""
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return 0, float("inf"), float("inf")
+    return schema.min_input, schema.max_input, schema.max_output
 
 
 def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:

@@ -16,6 +16,8 @@ from os import PathLike, fspath
 from onnxbridge.errors import LimitError, UnsafeFileError
 from onnxbridge.hub.io.safe_files import Buffer, map_file, open_file, quoted
 
+DAMAGED = (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, OverflowError, IndexError, struct.error)
+"""What `zipfile` raises when it opens a damaged archive."""
 MAX_MEMBERS = 200_000
 # limit of the inflated size of all members: regular archives store weights uncompressed, or compress them only a little
 _FREE_BYTES = 64 << 20
@@ -56,7 +58,7 @@ def open_archive(path: str | PathLike[str], hint: str) -> Archive:
     with open(descriptor, "rb", closefd=False) as file:
         try:
             found = zipfile.ZipFile(file).infolist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, OverflowError, IndexError, struct.error) as error:
+        except DAMAGED as error:
             raise UnsafeFileError(f"{shown}: is not a readable archive ({error}); {hint}.") from error
     data = map_file(descriptor)
     if len(found) > MAX_MEMBERS:
@@ -70,9 +72,11 @@ def open_archive(path: str | PathLike[str], hint: str) -> Archive:
     members: dict[str, Member] = {}
     stored = 0
     for info in found:
+        name = info.filename
+        if not name:
+            raise UnsafeFileError(f"{shown}: has a member without a name; {hint}.")
         if info.is_dir():
             continue
-        name = info.filename
         if name in members:
             raise UnsafeFileError(f"{shown}: has a duplicate member {quoted(name)}; {hint}.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:

@@ -8,6 +8,7 @@ since .npz files do not know bfloat16 and its like. An .npz without a header is 
 from __future__ import annotations
 
 import json
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -91,7 +92,7 @@ def read(path: Path) -> SamplesFile:
             if HEADER not in archive.files:
                 return SamplesFile([Sample(str(path), {name: archive[name] for name in archive.files})])
             return _read_with_header(path, archive)
-    except (zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, RuntimeError, NotImplementedError) as e:
+    except (zlib.error, struct.error, zipfile.BadZipFile, tokenize.TokenError, SyntaxError, RuntimeError, IndexError) as e:
         raise UnsafeFileError(f"{path}: is damaged ({first_line(e)})") from e
     except (ValueError, OSError, EOFError, OverflowError) as e:
         reason = "Python objects are not read" if "pickle" in str(e) else first_line(e)

@@ -12,12 +12,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxbridge import frameworks
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from tests.floors import LACKING
 
 # Starting a framework again for each command would take hours. tests/isolation is about what is isolated.
 os.environ.setdefault("ONNXBRIDGE_ISOLATE", "never")
+frameworks.load_triton_before_tensorflow()
 
 
 def pytest_addoption(parser):

@@ -68,7 +68,7 @@ def test_other_messages_on_stderr_are_not_suppressed(tmp_path):
 
 
 def run_with_triton(tmp_path, script):
-    """Run a script where a package `triton` is installed that crashes the process if TensorFlow is loaded, as that of PyTorch does."""
+    """Run a script with a package `triton` that, as PyTorch's does, crashes the process if TensorFlow is loaded."""
     (tmp_path / "triton.py").write_text("import os, sys\nif 'tensorflow' in sys.modules: os._exit(139)")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)

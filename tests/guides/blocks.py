@@ -1,8 +1,8 @@
 """The code blocks of a guide, run one after the other in one folder, as a reader would who copies them.
 
 What a block is for stands behind the language of its fence:
-* nothing: `python` is run in one namespace for the whole page, `sh` and `console` are run by the shell, `yaml`, `json` and `toml` are
-  parsed, and `text` is what the block before it prints;
+* nothing: `python` is run in one namespace for the whole page, `sh` and `console` are run by the shell, `yaml`, `json` and `toml`
+  are parsed, and `text` is what the block before it prints;
 * `title="NAME"`: a file of that name, for the blocks that follow;
 * `printed by COMMAND`: what that command prints;
 * `not run: REASON`.
@@ -150,11 +150,11 @@ class Reader:
         self.printed = printed.getvalue()
 
     def _shell(self, block: Block, command: str, succeeds: bool = True) -> str:
-        ran = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600, check=False
-        )
+        given = {"cwd": self.folder, "env": self.environment, "timeout": 600}
+        ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, **given)
         self.printed = ran.stdout + ran.stderr
-        assert not (succeeds and ran.returncode), f"line {block.line}: {command} exits with {ran.returncode}\n{self.printed[-3000:]}"
+        end = self.printed[-3000:]
+        assert not (succeeds and ran.returncode), f"line {block.line}: {command} exits with {ran.returncode}\n{end}"
         return self.printed
 
     def _compare(self, block: Block, shown: list[str], printed: str) -> None:

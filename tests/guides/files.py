@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from tests.guides.blocks import MXNET, copy_examples
 
@@ -81,7 +81,8 @@ def _digits(folder: Path) -> None:
 
     copy_examples(folder)
     for command in (["data.py", "digits.npz"], ["torch_net.py", "digits.npz", "digits.pt2"]):
-        subprocess.run([sys.executable, f"examples/digits/{command[0]}", *command[1:]], cwd=folder, check=True, capture_output=True)
+        script = f"examples/digits/{command[0]}"
+        subprocess.run([sys.executable, script, *command[1:]], cwd=folder, check=True, capture_output=True)
     images = np.load(folder / "digits.npz")["x_test"]
     np.savez(folder / "real.npz", image=images)
     onnxbridge.convert(folder / "digits.pt2", output=folder / "digits.onnx", verify=False)
@@ -93,8 +94,12 @@ def _compare(folder: Path) -> Names:
 
 def _executor(folder: Path) -> Names:
     w = np.ones((3, 3), np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "weight"], ["h"]), helper.make_node("Relu", ["h"], ["layer1/Relu"])]
-    _onnx(folder / "model.onnx", [*nodes, helper.make_node("Neg", ["layer1/Relu"], ["y"])], "float[2, 3] x", "float[2, 3] y", weight=w)
+    nodes = [
+        helper.make_node("MatMul", ["x", "weight"], ["h"]),
+        helper.make_node("Relu", ["h"], ["layer1/Relu"]),
+        helper.make_node("Neg", ["layer1/Relu"], ["y"]),
+    ]
+    _onnx(folder / "model.onnx", nodes, "float[2, 3] x", "float[2, 3] y", weight=w)
     return {"x": np.ones((2, 3), np.float32)}
 
 
@@ -172,6 +177,8 @@ def _troubleshooting(folder: Path) -> Names:
 
 
 def _verification(folder: Path) -> Names:
+    import onnxbridge
+
     _digits(folder)
     images = np.load(folder / "real.npz")["image"]
     (folder / "photos").mkdir()

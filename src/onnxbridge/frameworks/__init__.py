@@ -62,7 +62,7 @@ def torch() -> ModuleType:
 def tensorflow() -> ModuleType:
     """TensorFlow; its start-up messages (oneDNN, CPU features) are disabled unless the user has set a log level."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    _load_triton_before_tensorflow()
+    load_triton_before_tensorflow()
     return _load_once("tensorflow", "tensorflow", "absl")
 
 
@@ -70,7 +70,7 @@ def coremltools() -> ModuleType:
     """coremltools. On import it warns about missing macOS libraries and untested versions of other packages, and it imports
     TensorFlow if that is installed."""
     os.environ.setdefault(*TENSORFLOW_LOG_LEVEL)
-    _load_triton_before_tensorflow()
+    load_triton_before_tensorflow()
     return _load_once("coremltools", "coremltools", "tensorflow", "absl")
 
 
@@ -100,11 +100,12 @@ def quiet() -> Iterator[None]:
         logging.disable(previous)
 
 
-# Triton comes with PyTorch's builds for GPUs. The process crashes where it is loaded after TensorFlow, since each brings an LLVM of
-# its own (seen with PyTorch 2.13 and TensorFlow 2.21); the other way round both work. torch.export loads it where it can.
+def load_triton_before_tensorflow() -> None:
+    """Load Triton, which comes with PyTorch's builds for GPUs, if TensorFlow is not loaded yet.
 
-
-def _load_triton_before_tensorflow() -> None:
+    Each brings an LLVM of its own. The process crashes where Triton is the second to be loaded (seen with PyTorch 2.13 and
+    TensorFlow 2.21), and torch.export loads it where it can.
+    """
     if "tensorflow" not in sys.modules and "triton" not in sys.modules and importlib.util.find_spec("triton") is not None:
         with contextlib.suppress(ImportError):
             importlib.import_module("triton")

@@ -134,9 +134,9 @@ def _check_inputs_and_outputs(
     """
     for node in graph.node:
         if node.domain in opsets and (node.domain, node.op_type) not in functions:
-            least, most, most_outputs = _arity(node.op_type, node.domain, opsets[node.domain])
+            needed, least, most, most_outputs = _arity(node.op_type, node.domain, opsets[node.domain])
             wrong = ""
-            if len(node.input) < least or not all(node.input[:least]):
+            if len(node.input) < least or not all(node.input[i] for i in needed):
                 wrong = f"lacks an input: it needs {least}"
             elif len(node.input) > most or len(node.output) > most_outputs:
                 wrong = f"has {len(node.input)} inputs and {len(node.output)} outputs, more than the operator has"
@@ -148,13 +148,18 @@ def _check_inputs_and_outputs(
 
 
 @functools.cache
-def _arity(op_type: str, domain: str, opset: int) -> tuple[int, float, float]:
-    """The least number of inputs of a standard operator, the most, and the most outputs; no bounds for other operators."""
+def _arity(op_type: str, domain: str, opset: int) -> tuple[Collection[int], int, float, float]:
+    """The inputs that a standard operator cannot do without, the least number of them, the most, and the most outputs.
+
+    There are no bounds for other operators. Inputs before the least number may be left out by an empty name (those of Loop).
+    """
     try:
         schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
-        return 0, float("inf"), float("inf")
-    return schema.min_input, schema.max_input, schema.max_output
+        return (), 0, float("inf"), float("inf")
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    needed = [i for i, parameter in enumerate(schema.inputs) if parameter.option == single]
+    return needed, schema.min_input, schema.max_input, schema.max_output
 
 
 def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:

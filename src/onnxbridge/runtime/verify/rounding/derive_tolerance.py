@@ -19,7 +19,7 @@ OPERATORS = 6
 FEW = 0.1
 # Units in the last place that any output may differ by: a last division rounded otherwise, for example.
 ULPS = 4
-# With noise of the full allowed size, each of the two models may be as far off as the runs were.
+# With noise of the full allowed size, or sums in sequence, each of the two models may be as far off as the runs were.
 MODELS = 2
 # The default by the size of the dtype in bytes: absolute and relative.
 _DEFAULTS = {2: (2e-3, 2e-2), 4: (1e-5, 1e-3), 8: (1e-9, 1e-7)}
@@ -34,6 +34,7 @@ def default_tolerance(dtype: np.dtype[Any], reason: str) -> Tolerance:
 def derived_tolerance(
     dtype: np.dtype[Any],
     rounding: Noise,
+    in_sequence: Noise,
     low_precision: Noise,
     choices: Noise,
     seen: Sequence[np.ndarray[Any, Any]],
@@ -43,7 +44,8 @@ def derived_tolerance(
     has_errors_of_one: bool,
     ties: float = 0.0,
 ) -> Tolerance:
-    """The tolerance that follows from the noise of float32 rounding, of simulated low precision and of other choices.
+    """The tolerance that follows from the noise of rounding, of long sums in sequence, of simulated low precision and of other
+    choices.
 
     `seen` are the values of the runs with other choices; `unit` is the unit roundoff of a lower precision in which one of the
     two models computes, else None; `ties` is the share of elements that depend on the choice among equal numbers.
@@ -51,7 +53,8 @@ def derived_tolerance(
     eps = epsilon(dtype)
     share_of_choices = min(MODELS * choices.share, 1.0)
     candidates = np.unique(np.concatenate(seen).astype(np.float64)) if share_of_choices else np.zeros(0)
-    share = min(max(2 * rounding.share, 2 * low_precision.share, min(ORDERS * rounding.share, FEW)), 1.0)
+    twice = 2 * max(rounding.share, in_sequence.share, low_precision.share)
+    share = min(max(twice, min(ORDERS * rounding.share, FEW)), 1.0)
     tied = min(MODELS * ties, 1.0)
     share = max(share, tied)
     if not eps:
@@ -59,8 +62,8 @@ def derived_tolerance(
     scale = max(rounding.scale, 1.0) if has_errors_of_one else rounding.scale
     # a model of lower precision rounds its last operator by more, too
     last_operator = ULPS * max(eps, 2 * unit if unit else 0.0)
-    distance = max(ORDERS * rounding.distance, OPERATORS * low_precision.distance)
+    distance = max(ORDERS * rounding.distance, MODELS * in_sequence.distance, OPERATORS * low_precision.distance)
     if quantizes:
-        distance = MODELS * max(rounding.distance, low_precision.distance)
-    rtol = max(last_operator, ORDERS * rounding.masked, OPERATORS * low_precision.masked)
+        distance = MODELS * max(rounding.distance, in_sequence.distance, low_precision.distance)
+    rtol = max(last_operator, ORDERS * rounding.masked, MODELS * in_sequence.masked, OPERATORS * low_precision.masked)
     return Tolerance(distance + last_operator * scale, rtol, share, "derived", share_of_choices, candidates, tied)

@@ -14,6 +14,7 @@ from onnxbridge.runtime.executor.buffer_pool import empty_like
 from onnxbridge.runtime.executor.numpy.dtypes import widened
 from onnxbridge.runtime.executor.numpy.kernels.special import erf
 from onnxbridge.runtime.executor.numpy.ops import rule, variant
+from onnxbridge.runtime.executor.numpy.sums import total
 
 
 @rule("Relu")
@@ -142,7 +143,7 @@ def softmax_in_steps(input, *, axis=-1):
 def _total(x, axis):
     """The sum with keepdims; that of bfloat16 as a tree of eight branches, since NumPy adds sequentially and 256 + 1 is 256."""
     if x.dtype != ml_dtypes.bfloat16:
-        return np.sum(x, axis=axis, keepdims=True)
+        return total(x, axis, keepdims=True)
     x = np.moveaxis(x, axis, -1)
     while x.shape[-1] != 1:
         rows = -(-x.shape[-1] // 8)
@@ -156,7 +157,7 @@ def _total(x, axis):
 @widened
 def log_softmax(input, *, axis=-1):
     shifted = input - _top(input, axis)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    return shifted - np.log(total(np.exp(shifted), axis, keepdims=True))
 
 
 def _top(x, axis):

@@ -7,6 +7,7 @@ import numpy as np
 from onnxbridge.hub.io.resource_limits import claim
 from onnxbridge.runtime.executor.numpy.dtypes import FLOAT, dtype_of, wide, widened
 from onnxbridge.runtime.executor.numpy.ops import rule
+from onnxbridge.runtime.executor.numpy.sums import mean, total
 
 
 def _per_channel(v, x):
@@ -15,10 +16,10 @@ def _per_channel(v, x):
 
 def _normalized(x, axes, epsilon):
     """x with zero mean and unit variance over axes; also the mean and the inverse of the standard deviation."""
-    mean = np.mean(x, axis=axes, keepdims=True)
-    centred = x - mean
-    inverse = 1 / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + x.dtype.type(epsilon))
-    return centred * inverse, mean, inverse
+    center = mean(x, axes, keepdims=True)
+    centred = x - center
+    inverse = 1 / np.sqrt(mean(centred * centred, axes, keepdims=True) + x.dtype.type(epsilon))
+    return centred * inverse, center, inverse
 
 
 @rule("BatchNormalization")
@@ -42,19 +43,19 @@ def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, mom
 @rule("LayerNormalization")
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
     x = wide(X)
-    y, mean, inverse = _normalized(x, tuple(range(axis % x.ndim, x.ndim)), epsilon)
+    y, center, inverse = _normalized(x, tuple(range(axis % x.ndim, x.ndim)), epsilon)
     y = y * wide(Scale)
     if B is not None:
         y = y + wide(B)
     stash = dtype_of(stash_type)
-    return y.astype(X.dtype, copy=False), mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
+    return y.astype(X.dtype, copy=False), center.astype(stash, copy=False), inverse.astype(stash, copy=False)
 
 
 @rule("RMSNormalization")
 def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
     x = wide(X)
     axes = tuple(range(axis % x.ndim, x.ndim))
-    y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + x.dtype.type(epsilon)) * wide(scale)
+    y = x / np.sqrt(mean(x * x, axes, keepdims=True) + x.dtype.type(epsilon)) * wide(scale)
     return y.astype(scale.dtype, copy=False)
 
 
@@ -76,20 +77,20 @@ def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=
 @rule("MeanVarianceNormalization")
 @widened
 def mean_variance_normalization(X, *, axes=(0, 2, 3)):
-    centred = X - np.mean(X, axis=tuple(axes), keepdims=True)
-    deviation = np.sqrt(np.mean(centred * centred, axis=tuple(axes), keepdims=True))
+    centred = X - mean(X, tuple(axes), keepdims=True)
+    deviation = np.sqrt(mean(centred * centred, tuple(axes), keepdims=True))
     return centred / (deviation + X.dtype.type(1e-9))
 
 
 @rule("LpNormalization")
 @widened
 def lp_normalization(input, *, axis=-1, p=2):
-    size = np.sum(np.abs(input), axis=axis, keepdims=True) if p == 1 else _length(input, axis)
+    size = total(np.abs(input), axis, keepdims=True) if p == 1 else _length(input, axis)
     return np.where(size == 0, 0, input / size).astype(input.dtype)
 
 
 def _length(x, axis):
-    return np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
+    return np.sqrt(total(x * x, axis, keepdims=True))
 
 
 @rule("LRN")
@@ -115,7 +116,7 @@ def normalizer(X, *, norm="MAX"):
     if norm == "MAX":
         size = np.max(x, axis=-1, keepdims=True)
     else:
-        size = np.sum(np.abs(x), axis=-1, keepdims=True) if norm == "L1" else _length(x, -1)
+        size = total(np.abs(x), -1, keepdims=True) if norm == "L1" else _length(x, -1)
     return np.where(size == 0, x, x / size).astype(np.float32)
 
 

@@ -13,6 +13,7 @@ from onnxbridge.runtime.executor.numpy.kernels import pooling as kernels
 from onnxbridge.runtime.executor.numpy.kernels.windows import out_sizes
 from onnxbridge.runtime.executor.numpy.ops import rule
 from onnxbridge.runtime.executor.numpy.padding import claim_output, pairs, window
+from onnxbridge.runtime.executor.numpy.sums import mean, total
 
 
 @rule("MaxPool")
@@ -88,7 +89,7 @@ def _space(x):
 @rule("GlobalAveragePool")
 @widened
 def global_average_pool(X):
-    return np.mean(X, axis=_space(X), keepdims=True)
+    return mean(X, _space(X), keepdims=True)
 
 
 @rule("GlobalMaxPool")
@@ -99,7 +100,7 @@ def global_max_pool(X):
 @rule("GlobalLpPool")
 @widened
 def global_lp_pool(X, *, p=2):
-    return np.sum(np.abs(X) ** p, axis=_space(X), keepdims=True) ** X.dtype.type(1 / p)
+    return total(np.abs(X) ** p, _space(X), keepdims=True) ** X.dtype.type(1 / p)
 
 
 @rule("MaxUnpool")

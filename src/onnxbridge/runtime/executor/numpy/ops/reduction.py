@@ -8,6 +8,7 @@ from onnxbridge.rules import Int, Ints
 from onnxbridge.runtime.executor.numpy.dtypes import is_float, widened
 from onnxbridge.runtime.executor.numpy.ops import rule
 from onnxbridge.runtime.executor.numpy.ops.activation import log_softmax
+from onnxbridge.runtime.executor.numpy.sums import mean, total
 
 
 def reduction(op):
@@ -40,7 +41,7 @@ NOOP = {
 
 @reduction("ReduceSum")
 def reduce_sum(x, **where):
-    return np.sum(x, dtype=x.dtype, **where)
+    return total(x, **where)
 
 
 @reduction("ReduceProd")
@@ -50,38 +51,38 @@ def reduce_prod(x, **where):
 
 @reduction("ReduceMean")
 def reduce_mean(x, **where):
-    return np.mean(x, **where)
+    return mean(x, **where)
 
 
 @reduction("ReduceL1")
 def reduce_l1(x, **where):
-    return np.sum(np.abs(x), dtype=x.dtype, **where)
+    return total(np.abs(x), **where)
 
 
 @reduction("ReduceL2")
 def reduce_l2(x, **where):
     squares = x if is_float(x.dtype) else x.astype(np.float64)
-    return np.sqrt(np.sum(squares * squares, **where))
+    return np.sqrt(total(squares * squares, **where))
 
 
 @reduction("ReduceSumSquare")
 def reduce_sum_square(x, **where):
-    return np.sum(x * x, dtype=x.dtype, **where)
+    return total(x * x, **where)
 
 
 @reduction("ReduceLogSum")
 def reduce_log_sum(x, **where):
-    return np.log(np.sum(x, dtype=x.dtype, **where))
+    return np.log(total(x, **where))
 
 
 @reduction("ReduceLogSumExp")
 def reduce_log_sum_exp(x, **where):
     x = x if is_float(x.dtype) else x.astype(np.float64)
     if x.size == 0:
-        return np.log(np.sum(x, **where))
+        return np.log(total(x, **where))
     top = np.max(x, axis=where["axis"], keepdims=True)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
-    return np.log(np.sum(np.exp(x - top), **where)) + (top if where["keepdims"] else np.squeeze(top, where["axis"]))
+    return np.log(total(np.exp(x - top), **where)) + (top if where["keepdims"] else np.squeeze(top, where["axis"]))
 
 
 @reduction("ReduceMax")

@@ -3,6 +3,7 @@
 # make quick        lint, and one or two cases of each test that is not slow: under three minutes, for people at work
 # make test-full    every test on every case: all of PyTorch's operator samples, all node cases of ONNX
 # make test-dev     the quick tests in Python's development mode, which shows files that are not closed and finds wrong uses of memory
+# make test-python  the quick tests on another Python: OTHER_PYTHON=python3.12; PyTorch's is a download of several GB
 # make test-floors  the quick tests of the frameworks in their lowest versions (floors.txt); PyTorch's is a download of several GB
 # make test-r       the tests of the R package; installs R where apt can
 # make docs         writes the generated pages and serves the site at http://127.0.0.1:8000; `make generate` only writes
@@ -17,13 +18,15 @@ MXNET := .venv-mxnet
 MXNET_2 := .venv-mxnet-2
 OPENVINO := .venv-openvino
 FLOORS := .venv-floors
+OTHER_PYTHON ?= python3.12
+OTHER := .venv-$(notdir $(OTHER_PYTHON))
 DIST := .venv-dist
 export ONNXBRIDGE_MXNET_PYTHON := $(CURDIR)/$(MXNET)/bin/python
 export ONNXBRIDGE_MXNET_2_PYTHON := $(CURDIR)/$(MXNET_2)/bin/python
 export ONNXBRIDGE_OPENVINO_PYTHON := $(CURDIR)/$(OPENVINO)/bin/python
 PIP := -m pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test quick test-full test-dev test-floors test-r generate fuzz dist audit lint docs clean
+.PHONY: demo test quick test-full test-dev test-python test-floors test-r generate fuzz dist audit lint docs clean
 
 demo: $(VENV)/ready $(MXNET)/ready
 	@$(VENV)/bin/python examples/digits/demo.py
@@ -39,6 +42,9 @@ test-full: lint $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
 
 test-dev: export PYTHONDEVMODE := 1
 test-dev: quick
+
+test-python: $(OTHER)/ready $(MXNET)/ready $(MXNET_2)/ready $(OPENVINO)/ready
+	$(OTHER)/bin/python -m pytest -n 2 --dist loadfile --quick $(TESTS)
 
 test-r: $(VENV)/ready
 	@command -v R > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(R_PACKAGES))
@@ -85,12 +91,13 @@ docs: generate
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve --open
 
 # PyTorch goes first, pinned, so that nothing later can ask for another build of it. tf_keras asks for the GPU build of TensorFlow.
-$(VENV)/ready: pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (once, a minute or two)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(PIP) -c constraints.txt torch==2.13.0
-	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,tflite,coreml,test]'
-	@$(VENV)/bin/python $(PIP) --no-deps tf_keras==2.21.0
+$(OTHER)/ready: override PYTHON = $(OTHER_PYTHON)
+$(VENV)/ready $(OTHER)/ready: pyproject.toml constraints.txt
+	@echo "setting up $(@D) (once, a minute or two)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(PIP) -c constraints.txt torch==2.13.0
+	@$(@D)/bin/python $(PIP) -c constraints.txt -e '.[pytorch,tensorflow,tflite,coreml,test]'
+	@$(@D)/bin/python $(PIP) --no-deps tf_keras==2.21.0
 	@touch $@
 
 # MXNet is retired and needs an old numpy, so it lives alone; onnxbridge talks to it through a pipe, and takes live blocks there.
@@ -126,4 +133,4 @@ $(FLOORS)/ready: pyproject.toml floors.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(MXNET_2) $(OPENVINO) $(FLOORS) $(DIST) dist
+	rm -rf $(VENV) $(OTHER) $(MXNET) $(MXNET_2) $(OPENVINO) $(FLOORS) $(DIST) dist

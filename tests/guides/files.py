@@ -32,16 +32,16 @@ def _onnx(path: Path, nodes: list[onnx.NodeProto], inputs: str, outputs: str, op
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
 
 
-def _mlp(path: Path, first: float = 0.0) -> None:
+def _mlp(path: Path, first: float = 0.0, inputs: int = 8) -> None:
     rng = np.random.default_rng(0)
-    w, v = rng.standard_normal((8, 16)).astype(np.float32) / 4, rng.standard_normal((16, 4)).astype(np.float32) / 4
+    w, v = rng.standard_normal((inputs, 16)).astype(np.float32) / 4, rng.standard_normal((16, 4)).astype(np.float32) / 4
     v[0, 0] += first
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node("Relu", ["h"], ["r"]),
         helper.make_node("MatMul", ["r", "v"], ["y"]),
     ]
-    _onnx(path, nodes, "float[N, 8] x", "float[N, 4] y", w=w, v=v)
+    _onnx(path, nodes, f"float[N, {inputs}] x", "float[N, 4] y", w=w, v=v)
 
 
 def _strings(path: Path) -> None:
@@ -71,7 +71,8 @@ def _convolution(folder: Path, *suffixes: str) -> Names:
     sizes = ({0: torch.export.Dim("N")},)
     torch.export.save(torch.export.export(net, (x,), dynamic_shapes=sizes), folder / "net.pt2")
     for suffix in suffixes:
-        onnxbridge.convert(folder / "net.pt2", output=folder / f"net{suffix}", verify=False)
+        given = {"inputs": "input:float32[N,3,8,8]", "verify": False}
+        onnxbridge.convert(folder / "net.pt2", output=folder / f"net{suffix}", **given)
     return {"net": net, "x": x}
 
 
@@ -125,6 +126,7 @@ def _mxnet(folder: Path) -> Names:
 def _onnx_guide(folder: Path) -> Names:
     _onnx(folder / "gelu.onnx", [helper.make_node("Gelu", ["x"], ["y"])], "float[N, 8] x", "float[N, 8] y")
     _convolution(folder, ".onnx")
+    (folder / "net.onnx").rename(folder / "model.onnx")
     _keras(folder / "net.keras")
     _strings(folder / "strings.onnx")
     product = [helper.make_node("MatMul", ["a", "b"], ["c"], name="product")]
@@ -139,7 +141,31 @@ def _pipelines(folder: Path) -> Names:
     _mlp(folder / "zoo" / "mlp.onnx")
     (folder / "zoo" / "net.onnx").write_bytes((folder / "net.onnx").read_bytes())
     (folder / "models" / "detector.onnx").write_bytes((folder / "net.onnx").read_bytes())
+    (folder / "nets.py").write_text(_SEGMENTER, encoding="utf-8")
+    program = (
+        "import nets, onnxbridge; onnxbridge.convert(nets.make_segmenter(), inputs='image:float32[N,3,512,512]', verify=False, "
+        "output='deployed/segmenter.onnx')"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, capture_output=True)
     return names
+
+
+_SEGMENTER = '''import torch
+
+
+class Segmenter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.down, self.up = torch.nn.Conv2d(3, 4, 3, 4, 1), torch.nn.ConvTranspose2d(4, 2, 4, 4)
+
+    def forward(self, image):
+        return self.up(torch.relu(self.down(image))).softmax(1)
+
+
+def make_segmenter():
+    return Segmenter().eval()
+'''
 
 
 def _reports(folder: Path) -> Names:
@@ -215,7 +241,7 @@ def _readme(folder: Path) -> Names:
 def _r(folder: Path) -> Names:
     copy_examples(folder)
     (folder / "library").mkdir()
-    _mlp(folder / "net.onnx")
+    _mlp(folder / "model.onnx", inputs=3)
     _keras(folder / "net.keras")
     return {}
 

@@ -268,10 +268,12 @@ def test_a_node_that_uses_its_own_result_is_refused(tmp_path):
         (helper.make_node("Reshape", ["x"], ["y"]), "the Reshape 'n' lacks an input: it needs 2"),
         (helper.make_node("Conv", ["", "x"], ["y"]), "the Conv 'n' lacks an input: it needs 2"),
         (helper.make_node("Relu", ["x", "x"], ["y"]), "the Relu 'n' has 2 inputs and 1 outputs, more than the operator has"),
+        (helper.make_node("Concat", ["x"], ["y"]), "the Concat 'n' lacks the attribute axis"),
+        (helper.make_node("Softmax", ["x"], ["y"], axis=0.5), "has an attribute axis of the type FLOAT in the place of INT"),
         (helper.make_node("Relu", ["x"], ["y", "z"]), "the Relu 'n' has 1 inputs and 2 outputs, more than the operator has"),
     ],
 )
-def test_nodes_with_too_few_inputs_or_too_many_are_refused(tmp_path, node, why):
+def test_nodes_that_differ_from_the_schema_of_their_operator_are_refused(tmp_path, node, why):
     node.name = "n"
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 21)])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 
 import onnx
 
 from onnxbridge.errors import ConversionError, Problem, SourceLocation, UnsafeFileError
 from onnxbridge.hub.io.mapped_tensors import MAX_RANK, to_dense
 from onnxbridge.hub.io.safe_files import quoted
+from onnxbridge.hub.io.schema_checks import check_schemas
 
 _ATTRIBUTE_TYPES = {
     "f": "FLOAT", "i": "INT", "s": "STRING", "t": "TENSOR", "g": "GRAPH", "sparse_tensor": "SPARSE_TENSOR", "tp": "TYPE_PROTO",
@@ -43,7 +43,7 @@ def sanitize(model: onnx.ModelProto, path: str, keep_maps: bool = False) -> None
     for owner, graph in [(model, model.graph), *((function, function) for function in model.functions)]:
         opsets = {entry.domain: entry.version for entry in (owner.opset_import or model.opset_import)}
         _normalize_graph(graph, path, maps)
-        _check_inputs_and_outputs(graph, path, opsets, own)
+        check_schemas(graph, path, opsets, own)
     if maps and not keep_maps:
         raise ConversionError(f"{path}: ONNX to the hub", maps)
 
@@ -123,43 +123,6 @@ def _check_bodies(node: onnx.NodeProto, path: str) -> None:
             wrong = "" if len(body.input) == inputs and len(body.output) >= outputs else "does not fit its body"
         if wrong:
             raise UnsafeFileError(f"{path}: the {node.op_type} {quoted(node.name)} {wrong}; export the model again.")
-
-
-def _check_inputs_and_outputs(
-    graph: onnx.GraphProto | onnx.FunctionProto, path: str, opsets: Mapping[str, int], functions: Collection[tuple[str, str]]
-) -> None:
-    """Refuse standard operators with fewer inputs than they need, or with more inputs or outputs than they have.
-
-    `opsets` are the versions of the domains; operators that the model itself defines (`functions`) are left out.
-    """
-    for node in graph.node:
-        if node.domain in opsets and (node.domain, node.op_type) not in functions:
-            needed, least, most, most_outputs = _arity(node.op_type, node.domain, opsets[node.domain])
-            wrong = ""
-            if len(node.input) < least or not all(node.input[i] for i in needed):
-                wrong = f"lacks an input: it needs {least}"
-            elif len(node.input) > most or len(node.output) > most_outputs:
-                wrong = f"has {len(node.input)} inputs and {len(node.output)} outputs, more than the operator has"
-            if wrong:
-                raise UnsafeFileError(f"{path}: the {node.op_type} {quoted(node.name)} {wrong}; export the model again.")
-        for attribute in node.attribute:
-            for inner in _subgraphs(attribute):
-                _check_inputs_and_outputs(inner, path, opsets, functions)
-
-
-@functools.cache
-def _arity(op_type: str, domain: str, opset: int) -> tuple[Collection[int], int, float, float]:
-    """The inputs that a standard operator cannot do without, the least number of them, the most, and the most outputs.
-
-    There are no bounds for other operators. Inputs before the least number may be left out by an empty name (those of Loop).
-    """
-    try:
-        schema = onnx.defs.get_schema(op_type, opset, domain)
-    except onnx.defs.SchemaError:
-        return (), 0, float("inf"), float("inf")
-    single = onnx.defs.OpSchema.FormalParameterOption.Single
-    needed = [i for i, parameter in enumerate(schema.inputs) if parameter.option == single]
-    return needed, schema.min_input, schema.max_input, schema.max_output
 
 
 def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:

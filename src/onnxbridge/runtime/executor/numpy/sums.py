@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+Array = np.ndarray[Any, Any]
+Axis = int | tuple[int, ...] | None
 
 LONG = 2048
 """From this number of elements on, a sum in sequence loses several times what one in pairs does."""
@@ -41,7 +45,7 @@ def watching_sums(in_sequence: bool = False) -> Iterator[SumsSeen]:
         _seen.reset(token)
 
 
-def total(x, axis=None, keepdims=False):
+def total(x: Array, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over an axis or several, in the dtype of the elements."""
     seen = _seen.get()
     if seen is not None and x.dtype.kind == "f":
@@ -53,7 +57,7 @@ def total(x, axis=None, keepdims=False):
     return np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
-def mean(x, axis=None, keepdims=False):
+def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Any:
     """The mean over an axis or several."""
     count = math.prod(x.shape[a] for a in _axes(x, axis))
     if _seen.get() is None or x.dtype.kind != "f" or not count:
@@ -61,15 +65,16 @@ def mean(x, axis=None, keepdims=False):
     return total(x, axis, keepdims) / x.dtype.type(count)
 
 
-def _axes(x, axis):
+def _axes(x: Array, axis: Axis) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
     return tuple(a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 
 
-def _in_sequence(x, axes, keepdims):
+def _in_sequence(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     kept = [1 if a in axes else size for a, size in enumerate(x.shape)]
     rows = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(x.shape[a] for a in axes), -1)
     # NumPy adds whole rows one after the other, but would add the elements of a single column in pairs.
-    found = np.add.reduce(np.ascontiguousarray(rows), axis=0) if rows.shape[1] > 1 else np.add.accumulate(rows, axis=0)[-1]
+    columns = rows.shape[1]
+    found: Array = np.add.reduce(np.ascontiguousarray(rows), axis=0) if columns > 1 else np.add.accumulate(rows, axis=0)[-1]
     return found.reshape(kept if keepdims else [size for a, size in enumerate(x.shape) if a not in axes])

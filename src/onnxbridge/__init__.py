@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onnxbridge import frameworks
 from onnxbridge.frameworks import lazy_sympy
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onnxbridge.hub.io.limits import Limits
     from onnxbridge.runtime.bisect.bisection import Bisection
 
+frameworks.switch_off_telemetry()
 lazy_sympy.install()
 
 __version__ = "0.1.0"

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 MXNET = os.environ.get("ONNXBRIDGE_MXNET_PYTHON")
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 _TITLE = re.compile(r'title="([^"]+)"')
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 _INSTALLS = re.compile(r"(pip|pipx|apt-get) install")
 
 

@@ -31,7 +31,8 @@ TENSORFLOW_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "2")
 COMMAND_LINE_LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "3")
 # INFO lines that TensorFlow's C++ runtime writes to stderr before it has read that variable.
 EARLY_INFO = re.compile(rb"(I0000 |WARNING: All log messages before absl::InitializeLog\(\))")
-
+# ONNX Runtime 1.31 tells its maker about the machine as soon as it is imported, and keeps a number of it in the user's home.
+NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "1")
 
 INSTALL = {
     "torch": "pip install torch safetensors",
@@ -42,6 +43,11 @@ INSTALL = {
     "PIL": "pip install pillow",
     "safetensors": "pip install safetensors",
 }
+
+
+def switch_off_telemetry() -> None:
+    """Keep ONNX Runtime from sending anything, unless the user has set its variable."""
+    os.environ.setdefault(*NO_TELEMETRY)
 
 
 def missing(name: str) -> NoReturn:

@@ -34,6 +34,7 @@ def run_on_ray(
         MissingFrameworkError: if Ray is not installed.
         UsageError: if there is no cluster at the address.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it tells its maker about the machine otherwise
     try:
         import ray
         import ray.exceptions

@@ -177,7 +177,12 @@ def _tensorflow(folder: Path) -> Names:
 
     _keras(folder / "net.keras")
     module = tf.Module()
-    module.f = tf.function(lambda name: tf.io.read_file(name), input_signature=[tf.TensorSpec([], tf.string)])
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def f(name):
+        return tf.io.read_file(name)
+
+    module.f = f
     tf.saved_model.save(module, str(folder / "reads"))
     rng = np.random.default_rng(0)
     return {"images": rng.random((32, 16, 16, 3), np.float32), "labels": rng.integers(0, 10, 32)}

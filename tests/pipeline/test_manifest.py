@@ -37,6 +37,11 @@ BAD = {
         '[[jobs]]\nsource = "a.onnx"\n\n[[jobs]]\nsorce = "a.onnx"\n',
         "key.toml:4: unknown key 'sorce'; did you mean 'source'",
     ),
+    "twice.yaml": ("jobs:\n  - a.onnx\njobs:\n  - b.onnx\n", "twice.yaml:3: the key 'jobs' stands twice"),
+    "again.yaml": ("- {source: a.onnx, to: onnx, to: coreml}\n", "again.yaml:1: the key 'to' stands twice"),
+    "twice.json": ('{"jobs": ["a.onnx"], "jobs": []}', "twice.json: the key 'jobs' stands twice"),
+    "twice.jsonl": ('"a.onnx"\n{"source": "a.onnx", "source": "b.onnx"}', "twice.jsonl:2: the key 'source' stands twice"),
+    "long.yaml": (f"- {'b' * 300}.onnx\n", "long.yaml:1: there is no "),
     "syntax.toml": ("[[jobs]]\nsource = \n", "syntax.toml:2: "),
     "key.jsonl": (
         '{"source": "a.onnx"}\n{"source": "a.onnx", "stric": 1}\n',
@@ -88,8 +93,9 @@ def test_defaults_of_the_command_come_after_those_of_the_manifest(folder):
 
 
 def test_factories_and_urls_are_no_paths(folder):
-    (folder / "jobs.yaml").write_text("- nets.small:build\n- memory://bucket/a.onnx\n")
-    assert [j["source"] for j in read_manifest(folder / "jobs.yaml")] == ["nets.small:build", "memory://bucket/a.onnx"]
+    factories = ["nets.small:build", f"nets:{'b' * 300}", "memory://bucket/a.onnx"]  # the second is longer than a file's name may be
+    (folder / "jobs.yaml").write_text("".join(f"- {factory}\n" for factory in factories))
+    assert [j["source"] for j in read_manifest(folder / "jobs.yaml")] == factories
 
 
 def test_files_that_are_no_manifests(folder):

@@ -76,7 +76,7 @@ def read_manifest(path: str | os.PathLike[str], defaults: Mapping[str, Any] | No
 def _beside(manifest: Path, source: str) -> str:
     """A path relative to the manifest's folder; a factory and a URL as they are."""
     beside = manifest.parent / source
-    return source if is_url(source) or (":" in source and not beside.exists()) else str(beside)
+    return source if is_url(source) or (":" in source and not os.path.exists(beside)) else str(beside)
 
 
 def _parts(path: Path, root: Any) -> tuple[Mapping[str, Any], Any]:
@@ -106,10 +106,39 @@ def _yaml(text: str, path: Path) -> tuple[Mapping[str, Any], list[Placed]]:
         raise UsageError(f"{path}:{line}: {e.problem}") from None
     except (yaml.YAMLError, RecursionError) as e:
         raise UsageError(f"{path}: {e}") from None
+    _refuse_duplicate_keys(node, path)
     defaults, jobs = _parts(path, root)
     if isinstance(root, Mapping):
         node = next(value for key, value in node.value if key.value == "jobs")
     return defaults, [(f"{path}:{item.start_mark.line + 1}", job) for item, job in zip(node.value, jobs, strict=True)]
+
+
+def _refuse_duplicate_keys(node: Any, path: Path) -> None:
+    """Refuse what PyYAML allows: a key that stands twice, of which the first value would be lost."""
+    todo, seen = [node], set()  # an anchor may contain itself
+    while todo:
+        part = todo.pop()
+        if id(part) in seen or not isinstance(getattr(part, "value", None), list):
+            continue
+        seen.add(id(part))
+        pairs = [item for item in part.value if isinstance(item, tuple)]
+        keys: set[Any] = set()
+        for key, value in pairs:
+            if isinstance(key.value, str) and key.value in keys:
+                raise UsageError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} stands twice")
+            keys.add(key.value if isinstance(key.value, str) else id(key))
+            todo.append(value)
+        todo += [item for item in part.value if not isinstance(item, tuple)]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, in which no key may stand twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UsageError(f"the key {key!r} stands twice")
+        found[key] = value
+    return found
 
 
 def _toml(text: str, path: Path) -> tuple[Mapping[str, Any], list[Placed]]:
@@ -127,11 +156,14 @@ def _toml(text: str, path: Path) -> tuple[Mapping[str, Any], list[Placed]]:
 
 def _json(text: str, path: Path) -> tuple[Mapping[str, Any], list[Placed]]:
     try:
-        defaults, jobs = _parts(path, json.loads(text))
+        root = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as e:
         raise UsageError(f"{path}:{e.lineno}: {e.msg}") from None
+    except UsageError as e:
+        raise UsageError(f"{path}: {e}") from None
     except RecursionError:
         raise UsageError(f"{path}: is nested too deeply") from None
+    defaults, jobs = _parts(path, root)
     return defaults, _numbered(path, jobs)
 
 
@@ -144,8 +176,8 @@ def _jsonl(text: str, path: Path) -> tuple[Mapping[str, Any], list[Placed]]:
     for i, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                found.append((f"{path}:{i}", json.loads(line)))
-            except (ValueError, RecursionError) as e:
+                found.append((f"{path}:{i}", json.loads(line, object_pairs_hook=_unique)))
+            except (ValueError, RecursionError, UsageError) as e:
                 raise UsageError(f"{path}:{i}: {e}") from None
     return {}, found
 

@@ -93,7 +93,7 @@ def test_defaults_of_the_command_come_after_those_of_the_manifest(folder):
 
 
 def test_factories_and_urls_are_no_paths(folder):
-    factories = ["nets.small:build", f"nets:{'b' * 300}", "memory://bucket/a.onnx"]  # the second is longer than a file's name may be
+    factories = ["nets.small:build", f"nets:{'b' * 300}", "memory://bucket/a.onnx"]
     (folder / "jobs.yaml").write_text("".join(f"- {factory}\n" for factory in factories))
     assert [j["source"] for j in read_manifest(folder / "jobs.yaml")] == factories
 

@@ -69,7 +69,10 @@ def _convert(model: ir.Model) -> MXNetModel:
     values = graph_reader.HubValues(target.constant)
     _check_ends(model.graph)
     for v in model.graph.inputs:
-        values[v] = target.writer.variable(v.name or "", _dtype(v), _shape(v))
+        values[v] = made = target.writer.variable(v.name or "", _dtype(v), _shape(v))
+        for axis, size in enumerate(made.shape or ()):
+            if isinstance(size, str):
+                target.writer.sizes.setdefault(size, (made, axis))
     lower([graph_reader.call_of(n) for n in nodes], rule, values, target)
     heads: list[Value] = []
     for v, result in zip(model.graph.outputs, resolve([Ref(v) for v in model.graph.outputs], values), strict=True):

@@ -95,6 +95,8 @@ class Writer:
         """The path of the source's module whose operator is being written."""
         self.expected: tuple[tuple[int | str | None, ...] | None, ...] = ()
         """The declared shapes of the results of that operator."""
+        self.sizes: dict[str, tuple[Value, int]] = {}
+        """The dynamic sizes by name: an input of the model that has the size, and the axis."""
         self._numbers: dict[tuple[str, bytes], Value] = {}
         self._named: dict[str, Constant] = {}
         """Trained constants by name."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxbridge.hub.ir import fold
+
 _SHAPED_AS_INPUT = frozenset({
     "GroupNormalization", "Imputer", "MeanVarianceNormalization", "Normalizer", "RMSNormalization", "Scaler",
 })  # fmt: skip
@@ -31,6 +33,21 @@ def correct_shapes(node: ir.Node) -> None:
         _transposed_convolution(node, x.shape, y)
     elif node.op_type == "Split" and "num_outputs" in node.attributes:
         _split_in_equal_parts(node, x.shape)
+    elif node.op_type == "Expand" and y.shape is not None:
+        _expanded(node, x.shape, y)
+
+
+def _expanded(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:
+    """A dynamic size stays what it is beside 1; onnx forgets its name where another size of the result is dynamic."""
+    assert y.shape is not None
+    wanted = fold.known_elements(node.inputs[1])
+    if wanted is None or len(y.shape) != max(len(wanted), len(shape)):
+        return
+    given: list[int | str | None] = [d if isinstance(d, int) else d.value for d in shape]
+    ones: list[int | str | None] = [1] * len(y.shape)
+    given, wanted = ([*ones[len(sizes) :], *sizes] for sizes in (given, wanted))
+    sizes = [a if b in (1, a) else b if a == 1 else d for a, b, d in zip(given, wanted, y.shape, strict=True)]
+    y.shape = ir.Shape(sizes)
 
 
 def _transposed_convolution(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:

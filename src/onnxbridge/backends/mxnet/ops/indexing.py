@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.control import foreach
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import count, declared_shape
 from onnxbridge.backends.mxnet.ops.shape import squeeze
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
@@ -197,10 +198,9 @@ def range_(sym, start, limit, delta):
     numbers = [None if v.array is None else v.array.item() for v in (start, limit, delta)]
     if None not in numbers:
         return np.arange(*numbers).astype(start.dtype)
-    (size,) = sym.expected[0] if sym.expected and sym.expected[0] else (None,)
-    if not isinstance(size, int):
-        raise Unsupported("input 'limit' must be known when converting", "make it a constant, or give the input a fixed shape")
-    steps = sym._npi_multiply(np.arange(size).astype(start.dtype), delta)
+    (size,) = declared_shape(sym, "limit")
+    numbers = np.arange(size).astype(start.dtype) if isinstance(size, int) else count(sym, size, start.dtype)
+    steps = sym._npi_multiply(numbers, delta)
     return sym._npi_add(start, steps)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, declared_shape, declared_sizes, is_static, reshape_codes, zeros_of
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints, Outputs
@@ -17,7 +18,10 @@ MAX_DIMS = 6
 
 
 @rule("Reshape")
-def reshape(sym, data, shape: Ints, *, allowzero=0):
+def reshape(sym, data, shape, *, allowzero=0):
+    if shape.array is None:
+        return _reshaped_at_run_time(sym, data)
+    shape = shape.array.reshape(-1).tolist()
     if not allowzero:
         known = [d if isinstance(d, int) else 0 for d in data.shape]
         shape = [known[i] if d == 0 else d for i, d in enumerate(shape)]
@@ -28,6 +32,17 @@ def reshape(sym, data, shape: Ints, *, allowzero=0):
     if -1 in shape and shape.count(-1) == 1 and 0 in shape:
         raise Unsupported("-1 with an empty dimension")
     return reshaped(sym, data, shape)
+
+
+def _reshaped_at_run_time(sym, data):
+    """To the declared shape of the result, by the sizes of an array that has it where Reshape cannot say it."""
+    shape = declared_shape(sym, "shape")
+    codes = reshape_codes(data, shape)
+    if codes is not None:
+        return sym.Reshape(data, shape=tuple(codes))
+    if not shape:
+        raise Unsupported("input 'shape' must be known when converting", HINT)
+    return without_bool(sym, lambda v: sym.reshape_like(v, zeros_of(sym, shape, np.float32)), data)
 
 
 @rule("Flatten")
@@ -113,27 +128,28 @@ def slice_(sym, data, starts, ends, axes=None, steps=None):
     return without_bool(sym, lambda v: sym.slice(v, begin=tuple(begin), end=tuple(end), step=tuple(step)), data)
 
 
-def declared(sym, name):
-    """The declared sizes of the result, which say what an input would.
-
-    Raises:
-        Unsupported: if one of them is dynamic.
-    """
-    shape = sym.expected[0] if sym.expected else None
-    if shape is None or not all(isinstance(d, int) for d in shape):
-        raise Unsupported(f"input {name!r} must be known when converting", "make it a constant, or give the input a fixed shape")
-    return shape
-
-
 def _sliced_at_run_time(sym, data, starts, axes, steps):
     """Every axis by the positions of its elements, as many as the result has."""
-    for axis, (size, count) in enumerate(zip(fixed(data), declared(sym, "starts"), strict=True)):
+    shape = declared_shape(sym, "starts")
+    if not is_static(shape):
+        return _first_elements(sym, data, shape, starts, steps)
+    for axis, (size, count) in enumerate(zip(fixed(data), shape, strict=True)):
         start, step = (_for_axis(sym, v, axes, axis, rank(data), other) for v, other in ((starts, 0), (steps, 1)))
         start = _where(sym, _less(sym, start, 0), sym._npi_add(start, np.array([size])), start)
         highest = _where(sym, _less(sym, step, 0), np.array([size - 1]), np.array([size]))
         start = typed(sym._npi_minimum(sym._npi_maximum(start, np.array([0])), highest), np.int64)
         data = taken(sym, data, axis, typed(sym._npi_add(start, sym._npi_multiply(np.arange(count), step)), np.int64), count)
     return data
+
+
+def _first_elements(sym, data, shape, starts, steps):
+    """The first elements of each axis, as many as the result has."""
+    for given, usual, name in ((starts, 0, "starts"), (steps, 1, "steps")):
+        if given is not None and (given.array is None or np.any(given.array != usual)):
+            raise Unsupported(f"input {name!r} must be known when converting", HINT)
+    axes = [axis for axis, (size, count) in enumerate(zip(data.shape, shape, strict=True)) if size != count]
+    like = zeros_of(sym, [shape[axis] if axis in axes else 1 for axis in range(rank(data))], np.float32)
+    return without_bool(sym, lambda v: sym.slice_like(v, like, axes=tuple(axes)), data)
 
 
 def _less(sym, x, number):
@@ -180,7 +196,12 @@ def _sliced_by_axis(sym, data, begin, end, step):
 
 
 @rule("Expand")
-def expand(sym, input, shape: Ints):
+def expand(sym, input, shape):
+    if shape.array is None:
+        expected = declared_shape(sym, "shape")
+        kind = np.uint8 if input.dtype == BOOL else input.dtype
+        return without_bool(sym, lambda v: sym._npi_add(v, zeros_of(sym, expected, kind)), input)
+    shape = shape.array.reshape(-1).tolist()
     if all(isinstance(d, int) for d in input.shape):
         return sym._npi_broadcast_to(input, shape=tuple(np.broadcast_shapes(input.shape, shape)))
     ones = np.ones(shape, input.dtype if input.dtype != BOOL else np.uint8)
@@ -238,7 +259,7 @@ def _padded_at_run_time(sym, data, pads, constant_value, axes, mode):
     inside = None
     count = fixed(pads, [0])[0] // 2
     before = typed(sliced(sym, cast(sym, pads, np.int64), 0, 0, count), np.int64, (count,))
-    for axis, (size, total) in enumerate(zip(fixed(data), declared(sym, "pads"), strict=True)):
+    for axis, (size, total) in enumerate(zip(fixed(data), declared_sizes(sym, "pads"), strict=True)):
         shift = _for_axis(sym, before, axes, axis, rank(data), 0)
         at = typed(sym._npi_subtract(np.arange(total), shift), np.int64)
         if mode == "wrap":
@@ -312,9 +333,15 @@ def constant(sym, *, value=None, value_float=None, value_floats=None, value_int=
 
 
 @rule("ConstantOfShape")
-def constant_of_shape(sym, input: Ints, *, value=None):
+def constant_of_shape(sym, input, *, value=None):
     kind = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return sym._npi_full(shape=tuple(input), dtype=kind.dtype, value=kind.item())
+    if input.array is not None:
+        return sym._npi_full(shape=tuple(input.array.reshape(-1).tolist()), dtype=kind.dtype, value=kind.item())
+    shape = declared_shape(sym, "input")
+    if is_static(shape):
+        return sym._npi_full(shape=tuple(shape), dtype=kind.dtype, value=kind.item())
+    fill = kind.reshape(-1)[:1]
+    return without_bool(sym, lambda v: sym._npi_add(zeros_of(sym, shape, v.dtype), v), sym.literal(fill))
 
 
 @rule("EyeLike")

@@ -1,0 +1,133 @@
+"""Sizes known only when the model runs: batches and sequences of attention and recurrent layers, to MXNet."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import onnxbridge
+
+TOKENS, WIDTH, HEADS = 50, 32, 4
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class Encoder(nn.Module):
+    """With a mask of the positions that are padding, which differ by sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(TOKENS, WIDTH)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, ids, padding):
+        return self.encoder(self.embed(ids), src_key_padding_mask=padding)
+
+
+class GPT(nn.Module):
+    """One causal block with learned positions, of which the sequence takes the first; `by_hand` builds the mask from ranges."""
+
+    def __init__(self, by_hand=False):
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(TOKENS, WIDTH), nn.Parameter(torch.randn(1, 64, WIDTH))
+        self.norm, self.qkv = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+        self.out, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, TOKENS)
+        self.by_hand = by_hand
+
+    def forward(self, ids):
+        batch, length = ids.shape
+        x = self.embed(ids) + self.positions[:, :length]
+        parts = self.qkv(self.norm(x)).split(WIDTH, -1)
+        q, k, v = (part.view(batch, length, HEADS, -1).transpose(1, 2) for part in parts)
+        if self.by_hand:
+            later = ~torch.tril(torch.ones(length, length, dtype=torch.bool))
+            y = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(later, float("-inf")).softmax(-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head(x + self.out(y.transpose(1, 2).reshape(batch, length, WIDTH)))
+
+
+class BiLSTM(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.fc = nn.LSTM(8, 16, 2, bidirectional=True, batch_first=True), nn.Linear(32, 3)
+
+    def forward(self, x):
+        return self.fc(self.lstm(x)[0].mean(1))
+
+
+class Shapes(nn.Module):
+    """Reshape, Expand, ConstantOfShape, Range and Slice of dynamic sizes and of their products."""
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        rows = x.reshape(batch * length, width).softmax(-1).reshape(batch, length, width)
+        ones = torch.ones(batch, length, 2, dtype=torch.bool)
+        numbers = torch.arange(length, dtype=torch.int64)[None, :, None].expand(batch, length, 3)
+        return rows + x.flatten(1).reshape(batch, length, -1), torch.cat([x, ones.to(x.dtype)], -1), ones, numbers
+
+
+CASES = {
+    "attention": (Attention(), (torch.randn(2, 5, WIDTH),), ("BT",)),
+    "encoder": (Encoder(), (torch.randint(0, TOKENS, (2, 7)), torch.zeros(2, 7, dtype=torch.bool)), ("BT", "BT")),
+    "gpt": (GPT(), (torch.randint(0, TOKENS, (2, 7)),), ("BT",)),
+    "gpt by hand": (GPT(by_hand=True), (torch.randint(0, TOKENS, (2, 7)),), ("BT",)),
+    "bilstm": (BiLSTM(), (torch.randn(2, 6, 8),), ("B",)),
+    "shapes": (Shapes(), (torch.randn(2, 5, 4),), ("BT",)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_batches_and_sequences_of_any_length(name, tmp_path):
+    module, example, sizes = CASES[name]
+    dims = {"B": torch.export.Dim("B"), "T": torch.export.Dim("T", min=2, max=60)}
+    dynamic = tuple({axis: dims[letter] for axis, letter in enumerate(letters)} for letters in sizes)
+    torch.export.save(torch.export.export(module.eval(), example, dynamic_shapes=dynamic), tmp_path / "net.pt2")
+    report = onnxbridge.convert(tmp_path / "net.pt2", to="mxnet", mutants=0).report
+    assert report.agrees and report.reference == "PyTorch", str(report)
+    assert all(size in str(report) for size in ("_0 = ", "_1 = ")[: len(sizes[0])])  # they were varied
+
+
+def attention(**attributes):
+    text = (
+        '<ir_version: 12, opset_import: ["" : 24]> g (float[B, 4, S, 8] q, float[B, 2, T, 8] k, float[B, 2, T, 6] v, '
+        "MASK[B, 1, S, T] mask) => (float[B, 4, S, 6] y) { y = Attention(q, k, v, mask) }"
+    )
+    model = onnx.parser.parse_model(text.replace("MASK", attributes.pop("mask")))
+    model.graph.node[0].attribute.extend(onnx.helper.make_attribute(*item) for item in attributes.items())
+    return model
+
+
+@pytest.mark.parametrize("mask", ["bool", "float"])
+@pytest.mark.parametrize("attributes", [{}, {"is_causal": 1}, {"softcap": 2.0, "scale": 0.3}], ids=str)
+def test_attention_of_grouped_heads_with_a_mask(mask, attributes):
+    """Queries of which all keys are hidden have zeros."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4, 5, 8), (3, 2, 7, 8), (3, 2, 7, 6)))
+    seen = rng.random((3, 1, 5, 7)) > 0.3
+    seen[1, 0, 2] = False
+    given = seen if mask == "bool" else np.where(seen, rng.standard_normal(seen.shape), -np.inf).astype(np.float32)
+    data = [{"q": q, "k": k, "v": v, "mask": given}]
+    report = onnxbridge.convert(attention(mask=mask, **attributes), to="mxnet", data=data, mutants=0).report
+    assert report.agrees, str(report)
+
+
+def test_sizes_that_no_input_has_are_refused():
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N, 4] x, int64[1] count) => (float[M, 4] y) '
+        "{ zero = Constant<value_ints = [0]>() y = Slice(x, zero, count, zero) }"
+    )
+    with pytest.raises(onnxbridge.ConversionError, match="input 'starts' must be known when converting"):
+        onnxbridge.convert(onnx.parser.parse_model(text), to="mxnet", verify=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -34,7 +35,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs of help; click leaves those after a line with \\b as they are."""
-    for paragraph in re.split(r"\n\s*\n", text.strip()):
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):  # Python before 3.13 keeps the indentation
         if paragraph.lstrip().startswith("\b"):
             yield from (".nf", *map(_text, paragraph.replace("\b", "").strip("\n").split("\n")), ".fi")
         else:

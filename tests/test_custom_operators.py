@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -16,10 +15,11 @@ from onnx import TensorProto, helper
 
 import onnxbridge
 from onnxbridge.errors import ConversionError, UsageError
+from tests.guides.blocks import blocks
 
 PAGE = Path(__file__).parents[1] / "docs" / "add-an-op.md"
-FILES = dict(re.findall(r"`(\w+\.py)`(?:(?!```).)*?:\n\n```python\n(.*?)```", PAGE.read_text(), re.S))
-COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S) for line in block.splitlines()]
+FILES = {block.title: block.text for block in blocks(PAGE) if block.title}
+COMMANDS = [line for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]
 SOURCE = str(Path(onnxbridge.__file__).parents[1])
 
 

@@ -150,9 +150,9 @@ def state_dict_seeds(folder: Path) -> list[Path]:
 
 
 def load_state_dict(path: Path) -> Any:
-    from onnxbridge.frontends.pytorch.capture.load import _load_state_dict
+    from onnxbridge.frontends.pytorch.capture.load import load_state_dict as read_state_dict
 
-    return _load_state_dict(path)
+    return read_state_dict(path)
 
 
 @functools.cache

@@ -147,7 +147,8 @@ def _check_version(name: str, version: str) -> None:
     lowest = _lowest_versions().get({"tensorflow": "tensorflow-cpu", "ai_edge_litert": "ai-edge-litert"}.get(name, name), "")
     if lowest and version and _numbers(version) < _numbers(lowest):
         newer = INSTALL.get(name, f"pip install {name}").replace("pip install", "pip install --upgrade")
-        raise MissingFrameworkError(f"{name} {version} is too old, the oldest that is supported is {lowest}: {newer}")
+        reason = f"{name} {version} is too old, the oldest that is supported is {lowest}"
+        raise MissingFrameworkError(f"{reason}: {newer}; or convert the saved model in another environment")
 
 
 @functools.cache

@@ -87,14 +87,14 @@ def _build(name: str, weights: Any) -> Any:
         raise UsageError(f"{name} returned a {type(built).__qualname__}, not a torch.nn.Module")
     if weights is not None:
         try:
-            built.load_state_dict(_load_state_dict(weights))
+            built.load_state_dict(load_state_dict(weights))
         except RuntimeError as error:  # torch lists every missing, unexpected or mismatched key
             reasons = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
             raise UsageError(f"{quoted(os.fspath(weights))} does not match {type(built).__name__}: {reasons}") from error
     return built.eval()
 
 
-def _load_state_dict(path: Any) -> Mapping[str, Any]:
+def load_state_dict(path: Any) -> Mapping[str, Any]:
     """Load a state dict without running code."""
     torch = frameworks.torch()
     kind = detect_format(path)

@@ -15,7 +15,7 @@ from typing import Any
 
 from onnxbridge import frameworks
 from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError, Problem, SourceLocation, UnsafeFileError
-from onnxbridge.frontends.pytorch.pt2 import validator
+from onnxbridge.frontends.pytorch.pt2 import older_archive, validator
 from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import open_archive
 
@@ -27,13 +27,24 @@ _PICKLED = "holds pickled objects, which run code when they are loaded"
 
 
 class _Archive:
-    """The members of a zip file, memory-mapped: PyTorch stores them uncompressed."""
+    """The members of a zip file, memory-mapped: PyTorch stores them uncompressed.
+
+    Attributes:
+        older: the archive if it has the layout of PyTorch 2.7 and before, else None.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path_text = str(path)
         archive = open_archive(path, _HINT)
         self.data = archive.data
         self.members: dict[str, tuple[int, int]] = {}
+        self.older = archive if older_archive.is_older(archive) else None
+        if self.older is not None:
+            member = archive.members[older_archive.PROGRAM]
+            if member.deflated:
+                raise self.unsafe(f"has the compressed member {older_archive.PROGRAM}; PyTorch stores members uncompressed")
+            self.members[older_archive.PROGRAM] = member.start, member.size
+            return
         roots = {name.split("/")[0] for name in archive.members}
         for full, member in archive.members.items():
             name = full.partition("/")[2]
@@ -70,7 +81,7 @@ def load_program(path: Path) -> Any:
     """
     torch = frameworks.torch()
     archive = _Archive(path)
-    models = [n for n in archive.members if n.startswith("models/") and n.endswith(".json")]
+    models = [n for n in archive.members if archive.older or (n.startswith("models/") and n.endswith(".json"))]
     if len(models) != 1:
         raise archive.unsafe(f"holds {len(models)} exported programs; expected one")
     name = models[0][len("models/") : -len(".json")]
@@ -79,8 +90,11 @@ def load_program(path: Path) -> Any:
     except validator.Refused as error:
         raise archive.unsafe(str(error)) from error
     _check_libraries(validator.library_operators(described))
-    state = _tensors(archive, "weights", f"data/weights/{name}_weights_config.json")
-    constants = _tensors(archive, "constants", f"data/constants/{name}_constants_config.json")
+    if archive.older is not None:
+        state, constants = older_archive.weights_and_constants(archive.older)
+    else:
+        state = _tensors(archive, "weights", f"data/weights/{name}_weights_config.json")
+        constants = _tensors(archive, "constants", f"data/constants/{name}_constants_config.json")
     from torch._export.serde import schema, serialize
 
     try:

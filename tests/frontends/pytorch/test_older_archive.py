@@ -1,0 +1,87 @@
+"""`.pt2` files with the layout of PyTorch 2.7 and before."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import pytest
+import torch
+from torch._export.serde.serialize import serialize
+
+import onnxbridge
+from onnxbridge.errors import UnsafeFileError
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Linear(4, 2)
+        self.shift = torch.tensor([1.0, 2.0])
+
+    def forward(self, x):
+        return self.linear(torch.relu(self.norm(self.conv(x))).mean([2, 3])) + self.shift
+
+
+def save(path, **changed):
+    """Write the archive as torch.export.save did; `changed` are other contents of members, None for none."""
+    program = torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("N")},))
+    made = serialize(program)
+    members = {
+        "serialized_exported_program.json": made.exported_program, "serialized_state_dict.pt": made.state_dict,
+        "serialized_constants.pt": made.constants, "serialized_example_inputs.pt": made.example_inputs, "version": b"8.8",
+    } | changed  # fmt: skip
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            if content is not None:
+                archive.writestr(name, content)
+    return path
+
+
+def test_it_converts_as_a_file_of_today(tmp_path):
+    result = onnxbridge.convert(save(tmp_path / "net.pt2"), to="onnx")
+    assert result.report.agrees and result.report.reference == "PyTorch", str(result.report)
+    assert "x_0 = " in str(result.report)  # the dynamic size was varied
+    names = {i.name for i in result.model.graph.initializer}
+    assert {"conv.weight", "linear.weight", "linear.bias"} <= names, names
+
+
+class Runs:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('this code was run')",)
+
+
+def torch_saved(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("member", ["serialized_state_dict.pt", "serialized_constants.pt"])
+@pytest.mark.parametrize(
+    "content", [torch_saved({"conv.weight": Runs()}), pickle.dumps(Runs()), torch_saved([1])], ids=["zip", "raw", "list"]
+)
+def test_pickled_objects_are_refused(tmp_path, member, content):
+    path = save(tmp_path / "net.pt2", **{member: content})
+    with pytest.raises(UnsafeFileError, match=member) as caught:
+        onnxbridge.load(path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"serialized_state_dict.pt": None}, "has no 'serialized_state_dict.pt'"),
+        ({"code.py": b"1"}, "has the member 'code.py', which is not part of an exported program"),
+        ({"serialized_exported_program.json": b"{"}, "is not valid JSON"),
+    ],
+)
+def test_other_archives_are_refused(tmp_path, changed, why):
+    with pytest.raises(UnsafeFileError, match=why):
+        onnxbridge.load(save(tmp_path / "net.pt2", **changed))
+
+
+def test_example_inputs_are_not_read(tmp_path):
+    path = save(tmp_path / "net.pt2", **{"serialized_example_inputs.pt": pickle.dumps(Runs())})
+    assert onnxbridge.load(path).graph.inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import zipfile
 
@@ -24,9 +25,11 @@ class Net(torch.nn.Module):
         return self.linear(torch.relu(self.norm(self.conv(x))).mean([2, 3])) + self.shift
 
 
-def save(path, **changed):
+def save(path, program=None, **changed):
     """Write the archive as torch.export.save did; `changed` are other contents of members, None for none."""
-    program = torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("N")},))
+    if program is None:
+        sizes = ({0: torch.export.Dim("N")},)
+        program = torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),), dynamic_shapes=sizes)
     made = serialize(program)
     members = {
         "serialized_exported_program.json": made.exported_program, "serialized_state_dict.pt": made.state_dict,
@@ -45,6 +48,29 @@ def test_it_converts_as_a_file_of_today(tmp_path):
     assert "x_0 = " in str(result.report)  # the dynamic size was varied
     names = {i.name for i in result.model.graph.initializer}
     assert {"conv.weight", "linear.weight", "linear.bias"} <= names, names
+
+
+class States(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(4, 5, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def test_states_of_an_lstm_may_be_declared_with_a_dimension_too_many(tmp_path):
+    """As PyTorch 2.6 wrote them."""
+    program = torch.export.export(States().eval(), (torch.randn(2, 3, 4),))
+    described = json.loads(serialize(program).exported_program)
+    values = described["graph_module"]["graph"]["tensor_values"]
+    states = [value for value in values.values() if [s["as_int"] for s in value["sizes"]] == [1, 2, 5]]
+    assert states
+    for value in states:
+        value["sizes"].insert(0, {"as_int": 1})
+        value["strides"].insert(0, {"as_int": 10})
+    changed = {"serialized_exported_program.json": json.dumps(described).encode()}
+    assert onnxbridge.convert(save(tmp_path / "net.pt2", program, **changed), to="onnx").report.agrees
 
 
 class Runs:

@@ -20,6 +20,7 @@ from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import open_archive
 
 MOST_TEXT = 512 << 20
+MOST_REASON = 200  # characters: PyTorch's own messages may hold whole graphs
 _FOLDERS = ("models/", "data/weights/", "data/constants/", "data/sample_inputs/", "extra/", ".data/")
 _FILES = ("archive_format", "archive_version", "byteorder", "version")
 _HINT = "export the model again with torch.export.save"
@@ -101,10 +102,12 @@ def load_program(path: Path) -> Any:
         program = serialize.ExportedProgramDeserializer(None).deserialize(
             serialize._dict_to_dataclass(schema.ExportedProgram, described), state, constants, None
         )
+        if archive.older is not None:
+            older_archive.infer_shapes(program)
     except OnnxbridgeError:
         raise
     except Exception as error:
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        text = quoted((str(error).strip() or type(error).__name__).splitlines()[0][:MOST_REASON])
         raise archive.unsafe(f"cannot be read by PyTorch {torch.__version__} ({text})") from error
     return program
 

@@ -42,6 +42,15 @@ def weights_and_constants(archive: Archive) -> tuple[dict[str, Any], dict[str, A
     return _tensors(archive, _WEIGHTS), _tensors(archive, _CONSTANTS)
 
 
+def infer_shapes(program: Any) -> None:
+    """Infer the shapes of a program again: PyTorch 2.6 wrote those of an LSTM's states with a dimension too many."""
+    from torch._guards import detect_fake_mode
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    inputs = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    FakeTensorProp(program.graph_module, detect_fake_mode(inputs)).propagate_dont_convert_inputs(*inputs)
+
+
 def _tensors(archive: Archive, name: str) -> dict[str, Any]:
     data = content(archive, name, archive.members[name].size)
     if not data:

@@ -127,6 +127,22 @@ def pt2_seeds(folder: Path) -> list[Path]:
     return [folder / "net.pt2"]
 
 
+def older_pt2_seeds(folder: Path) -> list[Path]:
+    """The layout of PyTorch 2.7 and before."""
+    import zipfile
+
+    import torch
+    from torch._export.serde.serialize import serialize
+
+    made = serialize(torch.export.export(torch_module(), (torch.randn(2, 3, 8, 8),)))
+    with zipfile.ZipFile(folder / "net.pt2", "w") as archive:
+        archive.writestr("serialized_exported_program.json", made.exported_program)
+        archive.writestr("serialized_state_dict.pt", made.state_dict)
+        archive.writestr("serialized_constants.pt", made.constants)
+        archive.writestr("version", "8.8")
+    return [folder / "net.pt2"]
+
+
 def torchscript_seeds(folder: Path) -> list[Path]:
     import torch
 
@@ -247,6 +263,7 @@ READERS = {
     "mxnet-params": Reader(mxnet_params_seeds, mxnet_pair),
     "mxnet-archive": Reader(mxnet_archive_seeds, mxnet_pair),
     "pt2": Reader(pt2_seeds, load_torch),
+    "pt2-older": Reader(older_pt2_seeds, load_torch),
     "torchscript": Reader(torchscript_seeds, load_torch),
     "state-dict": Reader(state_dict_seeds, load_state_dict),
     "keras": Reader(keras_seeds, load_tensorflow),

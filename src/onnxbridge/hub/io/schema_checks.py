@@ -53,7 +53,10 @@ def _kind(number: int) -> str:
 
 @dataclass(frozen=True)
 class _Schema:
-    """What a standard operator needs and allows. Inputs before the least number may have an empty name (those of Loop)."""
+    """What a standard operator needs and allows.
+
+    Optional inputs at the end may be missing, also those that the schema counts among the least (of Loop).
+    """
 
     needed: Collection[int]
     least: int
@@ -69,8 +72,10 @@ def _schema(op_type: str, domain: str, opset: int) -> _Schema | None:
         schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
-    single = onnx.defs.OpSchema.FormalParameterOption.Single
-    needed = [i for i, parameter in enumerate(schema.inputs) if parameter.option == single]
+    option = onnx.defs.OpSchema.FormalParameterOption
+    needed = [i for i, parameter in enumerate(schema.inputs) if parameter.option == option.Single]
+    variadic = [i + p.min_arity for i, p in enumerate(schema.inputs) if p.option == option.Variadic and p.min_arity]
+    least = max([*(i + 1 for i in needed), *variadic], default=0)
     required = [name for name, attribute in schema.attributes.items() if attribute.required]
     kinds = {name: int(attribute.type) for name, attribute in schema.attributes.items()}  # type: ignore[call-overload]
-    return _Schema(needed, schema.min_input, schema.max_input, schema.max_output, required, kinds)
+    return _Schema(needed, least, schema.max_input, schema.max_output, required, kinds)

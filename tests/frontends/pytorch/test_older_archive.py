@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -71,6 +73,18 @@ def test_states_of_an_lstm_may_be_declared_with_a_dimension_too_many(tmp_path):
         value["strides"].insert(0, {"as_int": 10})
     changed = {"serialized_exported_program.json": json.dumps(described).encode()}
     assert onnxbridge.convert(save(tmp_path / "net.pt2", program, **changed), to="onnx").report.agrees
+
+
+def test_what_pytorch_logs_while_it_reads_is_not_printed(tmp_path):
+    """Files of PyTorch 2.6 name symbols that their graph does not use, of which PyTorch warns."""
+    program = torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),))
+    described = json.loads(serialize(program).exported_program)
+    described["range_constraints"]["u9"] = {"min_val": 0, "max_val": 10}
+    changed = {"serialized_exported_program.json": json.dumps(described).encode()}
+    path = save(tmp_path / "net.pt2", program, **changed)
+    command = [sys.executable, "-m", "onnxbridge", "inspect", str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 class Runs:

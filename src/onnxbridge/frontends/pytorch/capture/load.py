@@ -49,6 +49,7 @@ def load(source: Any) -> Any:
                 return interpreter.load(source)
         if kind != "pt2":  # checked before PyTorch is imported, which takes seconds
             raise wrong_format_error(source, kind, "a PyTorch program")
+        frameworks.torch()  # its loggers exist once it is imported
         from onnxbridge.frontends.pytorch.pt2.archive import load_program
 
         with quiet():

@@ -166,7 +166,7 @@ def state_dict_seeds(folder: Path) -> list[Path]:
 
 
 def load_state_dict(path: Path) -> Any:
-    from onnxbridge.frontends.pytorch.capture.load import load_state_dict as read_state_dict
+    from onnxbridge.frontends.pytorch.capture.state_dicts import load_state_dict as read_state_dict
 
     return read_state_dict(path)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxbridge.errors import OnnxbridgeError, UnsafeFileError
-from onnxbridge.frontends.pytorch.capture.load import load_state_dict
+from onnxbridge.frontends.pytorch.capture.state_dicts import load_state_dict
 from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import Archive, content
 

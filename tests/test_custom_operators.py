@@ -1,4 +1,4 @@
-"""Custom operators, as docs/add-an-op.md says it: its files and commands, followed literally in a folder of their own."""
+"""Custom operators: with the files of docs/add-an-op.md, whose commands tests/guides runs, what happens without them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from tests.guides.blocks import blocks
 
 PAGE = Path(__file__).parents[1] / "docs" / "add-an-op.md"
 FILES = {block.title: block.text for block in blocks(PAGE) if block.title}
-COMMANDS = [line for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]
 SOURCE = str(Path(onnxbridge.__file__).parents[1])
 
 
 def called(command, folder):
-    """Run a line of the page, with this interpreter's python and onnxbridge."""
+    """Run a command, with this interpreter's python and onnxbridge."""
     program, *arguments = shlex.split(command)
     start = [sys.executable] + ({"python": [], "onnxbridge": ["-m", "onnxbridge"]}[program])
     environment = {**os.environ, "PYTHONPATH": SOURCE, "ONNXBRIDGE_PLUGINS": "builtin"}
@@ -36,24 +35,9 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("page")
     for name, text in FILES.items():
         (made / name).write_text(text)
-    for command in COMMANDS:
-        if command.startswith("python "):
-            assert called(command, made).returncode == 0
+    for name in ("save_net.py", "save_foo.py"):
+        assert called(f"python {name}", made).returncode == 0
     return made
-
-
-def test_the_page_has_files_and_commands():
-    assert set(FILES) == {"acme_ops.py", "save_net.py", "acme_onnx.py", "save_foo.py", "acme_torch.py"}
-    assert len(COMMANDS) >= 7
-
-
-@pytest.mark.slow
-def test_every_command_of_the_page_does_what_it_says(folder):
-    for command in COMMANDS:
-        if command.startswith("onnxbridge"):
-            ran = called(command, folder)
-            assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
-            assert "check" in command or "PASSED" in ran.stdout
 
 
 @pytest.mark.slow

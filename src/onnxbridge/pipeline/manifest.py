@@ -121,14 +121,14 @@ def _refuse_duplicate_keys(node: Any, path: Path) -> None:
         if id(part) in seen or not isinstance(getattr(part, "value", None), list):
             continue
         seen.add(id(part))
-        pairs = [item for item in part.value if isinstance(item, tuple)]
-        keys: set[Any] = set()
-        for key, value in pairs:
-            if isinstance(key.value, str) and key.value in keys:
-                raise UsageError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} stands twice")
-            keys.add(key.value if isinstance(key.value, str) else id(key))
+        keys: set[str] = set()
+        for item in part.value:  # of a list, or a key and its value
+            key, value = item if isinstance(item, tuple) else (None, item)
             todo.append(value)
-        todo += [item for item in part.value if not isinstance(item, tuple)]
+            if key is not None and isinstance(key.value, str):
+                if key.value in keys:
+                    raise UsageError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} stands twice")
+                keys.add(key.value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -124,6 +124,42 @@ def test_attention_of_grouped_heads_with_a_mask(mask, attributes):
     assert report.agrees, str(report)
 
 
+def run(text, **data):
+    """Convert a model in ONNX's text form, and compare MXNet's results of these inputs."""
+    head = '<ir_version: 10, opset_import: ["" : 21]> '
+    report = onnxbridge.convert(onnx.parser.parse_model(head + text), to="mxnet", data=[data], mutants=0).report
+    assert report.agrees, str(report)
+
+
+def test_the_sign_of_zero_is_expanded():
+    text = (
+        "g (float[N, 1] x) => (float[N, 3] y, float[N] z) { "
+        "n = Shape<start = 0, end = 1>(x) three = Constant<value_ints = [3]>() "
+        "both = Concat<axis = 0>(n, three) e = Expand(x, both) y = Reciprocal(e) "
+        "c = ConstantOfShape<value = float[1] {-0.0}>(n) z = Reciprocal(c) }"
+    )
+    run(text, x=np.array([[-0.0], [0.0]], np.float32))
+
+
+def test_a_slice_of_everything_is_everything():
+    text = (
+        "g (float[N, 4] x) => (float[N, 4] y) { n = Shape<start = 0, end = 1>(x) zero = Constant<value_ints = [0]>() "
+        "y = Slice(x, zero, n, zero) }"
+    )
+    run(text, x=np.arange(12, dtype=np.float32).reshape(3, 4))
+
+
+def test_a_mask_of_an_unknown_number_of_keys_is_refused():
+    """It may have fewer, which hides the others."""
+    text = (
+        "g (float[B, 2, S, 4] q, float[B, 2, ?, 4] k, float[B, 2, ?, 4] v, bool[B, 1, S, ?] mask) => (float[B, 2, S, 4] y) "
+        "{ y = Attention(q, k, v, mask) }"
+    )
+    model = onnx.parser.parse_model('<ir_version: 12, opset_import: ["" : 24]> ' + text)
+    with pytest.raises(onnxbridge.ConversionError, match="Attention"):
+        onnxbridge.convert(model, to="mxnet", verify=False)
+
+
 def test_sizes_that_no_input_has_are_refused():
     text = (
         '<ir_version: 10, opset_import: ["" : 21]> g (float[N, 4] x, int64[1] count) => (float[M, 4] y) '

@@ -68,9 +68,11 @@ def _is_exact(array: Array) -> bool:
 
 
 def _is_uniform(array: Array) -> bool:
-    """Whether all elements have the same bits."""
+    """Whether all elements are one number that MXNet fills arrays with: not NaN, nor -0, which it takes for 0."""
     bits = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
-    return bool((bits == bits[0]).all()) and not (array.dtype.kind == "f" and np.isnan(array.reshape(-1)[0]))
+    first = array.reshape(-1)[0]
+    filled = array.dtype.kind != "f" or not (np.isnan(first) or (first == 0 and np.signbit(first)))
+    return filled and bool((bits == bits[0]).all())
 
 
 def _number(element: Any) -> Any:

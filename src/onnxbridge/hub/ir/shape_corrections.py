@@ -35,6 +35,8 @@ def correct_shapes(node: ir.Node) -> None:
         _split_in_equal_parts(node, x.shape)
     elif node.op_type == "Expand" and y.shape is not None:
         _expanded(node, x.shape, y)
+    elif node.op_type == "ConstantOfShape" and (sizes := fold.known_elements(x)) is not None:
+        y.shape = ir.Shape(sizes)  # onnx forgets names of dynamic sizes
 
 
 def _expanded(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:

@@ -66,7 +66,8 @@ def _bias(sym, scores, mask, is_causal):
     """What is added to the scores: the mask, and -inf for keys that come after a query; None for nothing."""
     bias, minus = None, np.array(-np.inf, scores.dtype)
     if mask is not None:
-        if mask.shape is None or mask.shape[-1] != scores.shape[3]:
+        keys = scores.shape[3]
+        if mask.shape is None or keys is None or mask.shape[-1] != keys:
             raise Unsupported("a mask of fewer keys, or of an unknown number")
         bias = mask if mask.dtype != BOOL else sym._npi_where(mask, np.zeros(1, scores.dtype), minus.reshape(1))
         bias = typed(bias, scores.dtype)

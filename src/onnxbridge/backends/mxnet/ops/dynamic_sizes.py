@@ -1,7 +1,7 @@
 """Arrays whose sizes are known only when the model runs.
 
 MXNet's operators take sizes as attributes. A size that an input of the model has is therefore taken from that input: its elements
-along the axis, as zeros, broadcast to where the size is needed.
+along the axis, as zeros, added to ones where the size is needed.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def is_static(shape):
     return all(isinstance(d, int) for d in shape)
 
 
-def zeros_of(sym, shape, dtype):
-    """Zeros of a shape of integers and names of dynamic sizes."""
+def ones_of(sym, shape, dtype):
+    """Ones of a shape of integers and names of dynamic sizes. Times a value they are that value, with the sign of its zero."""
     dtype = np.dtype(dtype)
-    total = sym.literal(np.zeros(tuple(d if isinstance(d, int) else 1 for d in shape), dtype))
+    total = sym.literal(np.ones(tuple(d if isinstance(d, int) else 1 for d in shape), dtype))
     for axis, d in enumerate(shape):
         if not isinstance(d, int):
             along = sym.Reshape(_along(sym, d, dtype), shape=tuple(-1 if i == axis else 1 for i in range(len(shape))))
@@ -63,11 +63,12 @@ def _along(sym, name, dtype):
     """As many zeros as a size that has a name, or as a product of such sizes."""
     factors = _factors(sym, name)
     if len(factors) > 1:
-        return typed(sym.Reshape(zeros_of(sym, factors, dtype), shape=(-1,)), dtype, (name,))
-    value, axis = sym.sizes[name]
-    for other in range(rank(value)):
-        if other != axis:
-            value = typed(sym.slice_axis(value, axis=other, begin=0, end=1), value.dtype, value.shape)
+        value = ones_of(sym, factors, dtype)
+    else:
+        value, axis = sym.sizes[name]
+        for other in range(rank(value)):
+            if other != axis:
+                value = typed(sym.slice_axis(value, axis=other, begin=0, end=1), value.dtype, value.shape)
     return cast(sym, typed(sym.Reshape(sym.zeros_like(value), shape=(-1,)), value.dtype, (name,)), dtype)
 
 

@@ -199,8 +199,8 @@ def range_(sym, start, limit, delta):
     if None not in numbers:
         return np.arange(*numbers).astype(start.dtype)
     (size,) = declared_shape(sym, "limit")
-    numbers = np.arange(size).astype(start.dtype) if isinstance(size, int) else count(sym, size, start.dtype)
-    steps = sym._npi_multiply(numbers, delta)
+    positions = np.arange(size).astype(start.dtype) if isinstance(size, int) else count(sym, size, start.dtype)
+    steps = sym._npi_multiply(positions, delta)
     return sym._npi_add(start, steps)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, declared_shape, declared_sizes, is_static, reshape_codes, zeros_of
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, declared_shape, declared_sizes, is_static, ones_of, reshape_codes
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints, Outputs
@@ -37,12 +37,12 @@ def reshape(sym, data, shape, *, allowzero=0):
 def _reshaped_at_run_time(sym, data):
     """To the declared shape of the result, by the sizes of an array that has it where Reshape cannot say it."""
     shape = declared_shape(sym, "shape")
+    if is_static(shape):
+        return reshaped(sym, data, shape)
     codes = reshape_codes(data, shape)
     if codes is not None:
         return sym.Reshape(data, shape=tuple(codes))
-    if not shape:
-        raise Unsupported("input 'shape' must be known when converting", HINT)
-    return without_bool(sym, lambda v: sym.reshape_like(v, zeros_of(sym, shape, np.float32)), data)
+    return without_bool(sym, lambda v: sym.reshape_like(v, ones_of(sym, shape, np.float32)), data)
 
 
 @rule("Flatten")
@@ -148,7 +148,9 @@ def _first_elements(sym, data, shape, starts, steps):
         if given is not None and (given.array is None or np.any(given.array != usual)):
             raise Unsupported(f"input {name!r} must be known when converting", HINT)
     axes = [axis for axis, (size, count) in enumerate(zip(data.shape, shape, strict=True)) if size != count]
-    like = zeros_of(sym, [shape[axis] if axis in axes else 1 for axis in range(rank(data))], np.float32)
+    if not axes:
+        return data
+    like = ones_of(sym, [shape[axis] if axis in axes else 1 for axis in range(rank(data))], np.float32)
     return without_bool(sym, lambda v: sym.slice_like(v, like, axes=tuple(axes)), data)
 
 
@@ -200,7 +202,7 @@ def expand(sym, input, shape):
     if shape.array is None:
         expected = declared_shape(sym, "shape")
         kind = np.uint8 if input.dtype == BOOL else input.dtype
-        return without_bool(sym, lambda v: sym._npi_add(v, zeros_of(sym, expected, kind)), input)
+        return without_bool(sym, lambda v: sym._npi_multiply(v, ones_of(sym, expected, kind)), input)
     shape = shape.array.reshape(-1).tolist()
     if all(isinstance(d, int) for d in input.shape):
         return sym._npi_broadcast_to(input, shape=tuple(np.broadcast_shapes(input.shape, shape)))
@@ -341,7 +343,7 @@ def constant_of_shape(sym, input, *, value=None):
     if is_static(shape):
         return sym._npi_full(shape=tuple(shape), dtype=kind.dtype, value=kind.item())
     fill = kind.reshape(-1)[:1]
-    return without_bool(sym, lambda v: sym._npi_add(zeros_of(sym, shape, v.dtype), v), sym.literal(fill))
+    return without_bool(sym, lambda v: sym._npi_multiply(ones_of(sym, shape, v.dtype), v), sym.literal(fill))
 
 
 @rule("EyeLike")

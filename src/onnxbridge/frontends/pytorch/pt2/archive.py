@@ -20,7 +20,6 @@ from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.hub.io.zip_archives import open_archive
 
 MOST_TEXT = 512 << 20
-MOST_REASON = 200  # characters: PyTorch's own messages may hold whole graphs
 _FOLDERS = ("models/", "data/weights/", "data/constants/", "data/sample_inputs/", "extra/", ".data/")
 _FILES = ("archive_format", "archive_version", "byteorder", "version")
 _HINT = "export the model again with torch.export.save"
@@ -39,23 +38,27 @@ class _Archive:
         archive = open_archive(path, _HINT)
         self.data = archive.data
         self.members: dict[str, tuple[int, int]] = {}
-        self.older = archive if older_archive.is_older(archive) else None
+        self.older = archive if older_archive.PROGRAM in archive.members else None
         if self.older is not None:
-            member = archive.members[older_archive.PROGRAM]
-            if member.deflated:
-                raise self.unsafe(f"has the compressed member {older_archive.PROGRAM}; PyTorch stores members uncompressed")
-            self.members[older_archive.PROGRAM] = member.start, member.size
-            return
-        roots = {name.split("/")[0] for name in archive.members}
+            older_archive.check_members(archive, self.unsafe)
+        else:
+            self._check_members(list(archive.members))
         for full, member in archive.members.items():
+            if member.deflated:
+                raise self.unsafe(f"has the compressed member {quoted(full)}; PyTorch stores members uncompressed")
+            self.members[full if self.older else full.partition("/")[2]] = member.start, member.size
+
+    def _check_members(self, names: Sequence[str]) -> None:
+        """Refuse members that are no part of an exported program below one root."""
+        seen: set[str] = set()
+        roots = {name.split("/")[0] for name in names}
+        for full in names:
             name = full.partition("/")[2]
-            if name in self.members or len(roots) > 1:
+            if name in seen or len(roots) > 1:
                 raise self.unsafe(f"has a duplicate member {quoted(name)}, or more than one root")
             if not name.startswith(_FOLDERS) and name not in _FILES or ".." in name.split("/") or "\\" in name:
                 raise self.unsafe(f"has the member {quoted(full)}, which is not part of an exported program")
-            if member.deflated:
-                raise self.unsafe(f"has the compressed member {quoted(name)}; PyTorch stores members uncompressed")
-            self.members[name] = member.start, member.size
+            seen.add(name)
 
     def unsafe(self, what: str) -> UnsafeFileError:
         return UnsafeFileError(f"{self.path_text}: {what}; {_HINT}.")
@@ -82,7 +85,7 @@ def load_program(path: Path) -> Any:
     """
     torch = frameworks.torch()
     archive = _Archive(path)
-    models = [n for n in archive.members if archive.older or (n.startswith("models/") and n.endswith(".json"))]
+    models = [n for n in archive.members if n == older_archive.PROGRAM or (n.startswith("models/") and n.endswith(".json"))]
     if len(models) != 1:
         raise archive.unsafe(f"holds {len(models)} exported programs; expected one")
     name = models[0][len("models/") : -len(".json")]
@@ -107,7 +110,7 @@ def load_program(path: Path) -> Any:
     except OnnxbridgeError:
         raise
     except Exception as error:
-        text = quoted((str(error).strip() or type(error).__name__).splitlines()[0][:MOST_REASON])
+        text = quoted((str(error).strip() or type(error).__name__).splitlines()[0])  # which may hold whole graphs
         raise archive.unsafe(f"cannot be read by PyTorch {torch.__version__} ({text})") from error
     return program
 

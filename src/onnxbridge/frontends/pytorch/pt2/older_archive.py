@@ -6,7 +6,7 @@ PyTorch itself falls back to unpickling whatever they hold. Here they are read a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,24 @@ from onnxbridge.hub.io.zip_archives import Archive, content
 PROGRAM = "serialized_exported_program.json"
 _WEIGHTS, _CONSTANTS = "serialized_state_dict.pt", "serialized_constants.pt"
 _OTHERS = ("serialized_example_inputs.pt", "version")
-_HINT = "export the model again with torch.export.save"
 
 
-def is_older(archive: Archive) -> bool:
-    """Whether a `.pt2` archive has the layout of PyTorch 2.7 and before."""
-    return PROGRAM in archive.members
+def check_members(archive: Archive, unsafe: Callable[[str], UnsafeFileError]) -> None:
+    """Refuse an archive that lacks a member or has others. `unsafe` makes the error of a reason."""
+    for name in archive.members:
+        if name not in (PROGRAM, _WEIGHTS, _CONSTANTS, *_OTHERS) and not name.startswith("extra_files/"):
+            raise unsafe(f"has the member {quoted(name)}, which is not part of an exported program")
+    for name in (_WEIGHTS, _CONSTANTS):
+        if name not in archive.members:
+            raise unsafe(f"has no {quoted(name)}")
 
 
 def weights_and_constants(archive: Archive) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tensors of an archive.
 
     Raises:
-        UnsafeFileError: if they are more than tensors, or if the archive lacks a member or has others.
+        UnsafeFileError: if they are more than tensors.
     """
-    for name in archive.members:
-        if name not in (PROGRAM, _WEIGHTS, _CONSTANTS, *_OTHERS) and not name.startswith("extra_files/"):
-            what = f"has the member {quoted(name)}, which is not part of an exported program"
-            raise UnsafeFileError(f"{archive.shown}: {what}; {_HINT}.")
-    for name in (_WEIGHTS, _CONSTANTS):
-        if name not in archive.members:
-            raise UnsafeFileError(f"{archive.shown}: has no {quoted(name)}; {_HINT}.")
     return _tensors(archive, _WEIGHTS), _tensors(archive, _CONSTANTS)
 
 

@@ -2,7 +2,8 @@
 
     python benchmarks/cost.py pytorch [NAME ...]   PyTorch to ONNX, compared with torch.export.export: three networks, or those
                                                    of architectures.py whose names contain one of these
-    python benchmarks/cost.py keras                Keras ResNet50 to ONNX, with memory relative to its weights
+    python benchmarks/cost.py keras [NAME ...]     networks of keras.applications (ResNet50) to ONNX, with memory relative to
+                                                   their weights
 
 Times are the median process CPU time of five runs after a warm-up.
 """
@@ -71,24 +72,26 @@ def pytorch(*names: str) -> None:
         print(f"{family.name:10} {cost}", flush=True)
 
 
-def keras() -> None:
+def keras(*names: str) -> None:
     frameworks.tensorflow()
     import keras
 
-    model = keras.applications.ResNet50(weights=None)
-    model(keras.ops.zeros((1, 224, 224, 3)))
-    weights = sum(w.numpy().nbytes for w in model.weights) / 1e6
-    before = reset_peak()
-    start = time.process_time()
-    conversion = onnxbridge.convert(model, "onnx", verify=False)
-    first = time.process_time() - start
-    additional = resident("VmHWM") - before
-    print(f"Keras ResNet50: {first:.2f} s the first time, {additional:.0f} MB more at the peak, for {weights:.0f} MB of weights")
-    before = reset_peak()
-    with tempfile.TemporaryDirectory() as folder:
-        conversion.save(f"{folder}/resnet50.onnx")
-        print(f"saving it: {resident('VmHWM') - before:.0f} MB more at the peak")
-    print(f"Keras ResNet50: {seconds(lambda: onnxbridge.convert(model, 'onnx', verify=False)):.2f} s after that")
+    for name in names or ("ResNet50",):
+        keras.backend.clear_session()
+        model = getattr(keras.applications, name)(weights=None)
+        weights = sum(w.numpy().nbytes for w in model.weights) / 1e6
+        before = reset_peak()
+        start = time.process_time()
+        conversion = onnxbridge.convert(model, "onnx", verify=False)
+        first = time.process_time() - start
+        converting = resident("VmHWM") - before
+        before = reset_peak()
+        with tempfile.TemporaryDirectory() as folder:
+            conversion.save(f"{folder}/net.onnx")
+        saving = resident("VmHWM") - before
+        memory = f"{converting:.0f} MB more at the peak, {saving:.0f} MB to save it, for {weights:.0f} MB of weights"
+        again = seconds(lambda model=model: onnxbridge.convert(model, "onnx", verify=False))
+        print(f"{name}: {first:.2f} s the first time, {again:.2f} s after that; {memory}: {converting / weights:.2f}x", flush=True)
 
 
 if __name__ == "__main__":

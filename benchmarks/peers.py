@@ -78,12 +78,16 @@ def main():
     parser.add_argument("--match", default="", help="only cases with this in their name")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one case")
     parser.add_argument("--list", action="store_true", help="print each case that is not right")
+    parser.add_argument("--table", action="store_true", help="print every case with its CPU seconds and nodes")
     chosen = parser.parse_args()
     found = measure(chosen.suite, chosen.engine, chosen.python, chosen.every, chosen.timeout, chosen.match)
     if chosen.list:
         for name, answer in found.items():
             if answer["status"] != "right":
                 print(f"{answer['status']:8}{name}: {answer.get('error', '')}".replace("\n", " "))
+    if chosen.table:
+        for name, answer in found.items():
+            print(f"| {name} | {answer['status']} | {answer['seconds']:.1f} | {answer.get('nodes', '')} |")
     counts = collections.Counter(a["status"] for a in found.values())
     others = [f"{counts[s]} {s}" for s in ("wrong", "fails", "refused") if counts[s]]
     parts = [f"{counts['right']} of {len(found)} right", *others]

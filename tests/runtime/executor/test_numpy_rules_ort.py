@@ -302,6 +302,10 @@ def test_boxes_and_regions():
     for transform, ratio in itertools.product(("half_pixel", "output_half_pixel"), (0, 2)):
         attrs = {"coordinate_transformation_mode": transform, "sampling_ratio": ratio, "spatial_scale": 0.6}
         compare("RoiAlign", [x, rois, batch], output_height=3, output_width=2, opset=16, **attrs)
+        compare("RoiAlign", [x, rois * np.float32([1, -8, 30, 9]), batch], output_height=3, output_width=2, opset=16, **attrs)
+        broken = x.copy()
+        broken[:, 1, 5, 6] = np.nan
+        compare("RoiAlign", [broken, rois, batch], output_height=3, output_width=2, opset=16, **attrs)
     regions = np.concatenate([batch[:, None].astype(np.float32), np.floor(rois)], 1)
     compare("MaxRoiPool", [x, regions], pooled_shape=[3, 2], spatial_scale=0.5, opset=21)
 

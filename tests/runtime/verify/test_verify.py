@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -285,6 +287,14 @@ def test_a_wide_tolerance_fails_outputs_that_do_not_correlate_with_the_reference
     for other in (np.zeros_like(reference), -reference, reference[::-1].copy()):
         lost = compare("y", reference, other, tolerance)
         assert not lost.passed and lost.excess > 0 and "a constant would be as close" in str(lost.notes)
+
+
+def test_a_wide_tolerance_allows_what_the_choice_among_equal_numbers_changes():
+    tolerance = Tolerance(40.0, 0.0, 1.0, origin="derived", ties=1.0)
+    reference = np.random.default_rng(0).integers(0, 20, 100).astype(np.float32)
+    chosen = compare("classes", reference, reference[::-1].copy(), tolerance)
+    assert chosen.passed and "agreement proves little" in str(worst([chosen]).notes)
+    assert not compare("classes", reference, reference[::-1].copy(), replace(tolerance, ties=0.2)).passed
 
 
 def test_shapes_dtypes_and_exact_outputs():

@@ -48,6 +48,10 @@ def _pooled(args: Arrays, result: Any, attrs: Mapping[str, Any]) -> int:
     return int(result.size * math.prod(attrs.get("kernel_shape") or ()))
 
 
+def _regions(args: Arrays, result: Any, attrs: Mapping[str, Any]) -> int:
+    return int(args[1].shape[0] * math.prod(args[0].shape[1:]))
+
+
 def _trees(args: Arrays, result: Any, attrs: Mapping[str, Any]) -> int:
     nodes = attrs.get("nodes_modes")
     return int(args[0].shape[0] * (0 if nodes is None else len(nodes)))
@@ -60,7 +64,7 @@ _PRODUCTS: Mapping[str, Count] = {
 }  # fmt: skip
 """Operators that multiply each element several times."""
 _PASSES: Mapping[str, Count] = {
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooled),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooled), "RoiAlign": _regions,
     **dict.fromkeys(("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"), _trees),
 }  # fmt: skip
 """Operators that read each element several times."""

@@ -179,14 +179,32 @@ def roi_align(
         columns, wide_ = _roi_points(left, width, output_width, sampling_ratio)
         if not tall or not wide_:
             continue
-        by_row, by_column = _roi_taps(rows, X.shape[2]), _roi_taps(columns, X.shape[3])
-        image = X[int(batch_indices[r])]
-        # The maximum is over the weighted neighbors one by one, not over their sums.
-        parts = [image[:, i[:, None], j[None, :]] * (v[:, None] * w[None, :]) for i, v in by_row for j, w in by_column]
-        found = np.maximum.reduce(parts) if mode == "max" else sum(parts)
-        bins = found.reshape(X.shape[1], output_height, tall, output_width, wide_)
-        y[r] = bins.max(axis=(2, 4)) if mode == "max" else bins.mean(axis=(2, 4))
+        image, pool = X[int(batch_indices[r])], _largest_of_bins if mode == "max" else _mean_of_bins
+        pooled = pool(image, _roi_taps(rows, X.shape[2]), output_height)
+        y[r] = pool(pooled.swapaxes(1, 2), _roi_taps(columns, X.shape[3]), output_width).swapaxes(1, 2)
     return y
+
+
+def _mean_of_bins(image, taps, bins):
+    """The mean over the points of each bin along the second axis: bilinear interpolation is one of rows, then of columns."""
+    count = len(taps[0][0]) // bins
+    bin_of = np.arange(bins * count) // count
+    if np.isfinite(image).all():
+        share = np.zeros((bins, image.shape[1]), image.dtype)
+        for at, weight in taps:
+            np.add.at(share, (bin_of, at), weight)
+        return share @ image / image.dtype.type(count)
+    y = np.zeros((image.shape[0], bins, image.shape[2]), image.dtype)  # a product of matrices would spread NaN to other bins
+    inside = np.flatnonzero(taps[0][1] + taps[1][1])
+    for at, weight in taps:
+        np.add.at(y, (slice(None), bin_of[inside]), image[:, at[inside]] * weight[inside, None])
+    return y / image.dtype.type(count)
+
+
+def _largest_of_bins(image, taps, bins):
+    """The maximum over the weighted neighbours one by one, not over their sums; no weight is negative, so that axes separate."""
+    largest = np.maximum(*(image[:, at] * weight[:, None] for at, weight in taps))
+    return largest.reshape(image.shape[0], bins, -1, image.shape[2]).max(axis=2)
 
 
 def _roi_points(start, length, bins, ratio):

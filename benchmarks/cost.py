@@ -91,7 +91,8 @@ def keras(*names: str) -> None:
         saving = resident("VmHWM") - before
         memory = f"{converting:.0f} MB more at the peak, {saving:.0f} MB to save it, for {weights:.0f} MB of weights"
         again = seconds(lambda model=model: onnxbridge.convert(model, "onnx", verify=False))
-        print(f"{name}: {first:.2f} s the first time, {again:.2f} s after that; {memory}: {converting / weights:.2f}x", flush=True)
+        times = f"{first:.2f} s the first time, {again:.2f} s after that"
+        print(f"{name}: {times}; {memory}: {converting / weights:.2f}x", flush=True)
 
 
 if __name__ == "__main__":

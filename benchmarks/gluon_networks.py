@@ -20,31 +20,36 @@ _GLUON = (
     "alexnet", "inceptionv3", "squeezenet1.0", "squeezenet1.1",
 )  # fmt: skip
 _GLUONCV = (
-    "resnet50_v1d", "resnext50_32x4d", "se_resnext50_32x4d", "mobilenetv3_small", "mobilenetv3_large", "darknet53", "googlenet",
-    "hrnet_w18_c", "resnest50", "residualattentionnet56", "xception", "cifar_wideresnet16_10", "simple_pose_resnet18_v1b",
-    "mobile_pose_mobilenet1.0", "fcn_resnet50_ade", "psp_resnet50_ade", "deeplab_resnet50_ade", "fastscnn_citys", "icnet_resnet50_citys",
-    "danet_resnet50_citys", "ssd_512_resnet50_v1_voc", "ssd_512_mobilenet1.0_voc", "yolo3_darknet53_voc",
+    "resnet50_v1d", "resnext50_32x4d", "se_resnext50_32x4d", "mobilenetv3_small", "mobilenetv3_large", "darknet53",
+    "googlenet", "hrnet_w18_c", "resnest50", "residualattentionnet56", "xception", "cifar_wideresnet16_10",
+    "simple_pose_resnet18_v1b", "mobile_pose_mobilenet1.0", "fcn_resnet50_ade", "psp_resnet50_ade", "deeplab_resnet50_ade",
+    "fastscnn_citys", "icnet_resnet50_citys", "danet_resnet50_citys", "ssd_512_resnet50_v1_voc", "ssd_512_mobilenet1.0_voc",
+    "yolo3_darknet53_voc",
 )  # fmt: skip
 """With random weights, the other detectors give many boxes the same score."""
 _GLUONCV2 = (
-    "bninception", "cbam_resnet18", "darknet53", "diracnet18v2", "dpn68", "efficientnet_b0", "fdmobilenet_wd2", "ghostnet", "hrnet_w18_small_v1",
-    "igcv3_w1", "menet228_12x1_g3", "mnasnet_b1", "nasnet_4a1056", "pnasnet5large", "peleenet", "polynet", "proxylessnas_cpu", "regnetx002",
-    "resneta10", "senet16", "shufflenet_g1_w1", "shufflenetv2_w1", "sknet50", "spnasnet", "squeezenext23_w1", "vovnet27s", "xdensenet121_2",
+    "bninception", "cbam_resnet18", "darknet53", "diracnet18v2", "dpn68", "efficientnet_b0", "fdmobilenet_wd2", "ghostnet",
+    "hrnet_w18_small_v1", "igcv3_w1", "menet228_12x1_g3", "mnasnet_b1", "nasnet_4a1056", "pnasnet5large", "peleenet",
+    "polynet", "proxylessnas_cpu", "regnetx002", "resneta10", "senet16", "shufflenet_g1_w1", "shufflenetv2_w1", "sknet50",
+    "spnasnet", "squeezenext23_w1", "vovnet27s", "xdensenet121_2",
 )  # fmt: skip
 _WITH_A_BASE = ("_voc", "_coco", "_ade", "_citys", "_v1d", "_v1b", "mobile_pose_mobilenet1.0")
 _RECURRENT = {
     "lstm": ("LSTM", {}), "lstm_2_layers_both_directions": ("LSTM", {"num_layers": 2, "bidirectional": True}),
     "lstm_projected": ("LSTM", {"projection_size": 4}), "lstm_batch_first": ("LSTM", {"layout": "NTC"}), "gru": ("GRU", {}),
-    "gru_2_layers_both_directions": ("GRU", {"num_layers": 2, "bidirectional": True}), "rnn_relu": ("RNN", {"activation": "relu"}),
-    "rnn_tanh": ("RNN", {"activation": "tanh"}),
+    "gru_2_layers_both_directions": ("GRU", {"num_layers": 2, "bidirectional": True}),
+    "rnn_relu": ("RNN", {"activation": "relu"}), "rnn_tanh": ("RNN", {"activation": "tanh"}),
 }  # fmt: skip
 _CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 _CONTROL_FLOW = ("foreach", "while_loop", "cond")
-_SIZES = {"inceptionv3": 299, "xception": 299, "pnasnet5large": 331, "polynet": 331,
-          "cifar_wideresnet16_10": 32, "fastscnn_citys": 256, "icnet_resnet50_citys": 480, "danet_resnet50_citys": 240}  # fmt: skip
+_SIZES = {
+    "inceptionv3": 299, "xception": 299, "pnasnet5large": 331, "polynet": 331, "cifar_wideresnet16_10": 32, "fastscnn_citys": 256,
+    "icnet_resnet50_citys": 480, "danet_resnet50_citys": 240,
+}  # fmt: skip
 _NAMES = (
     *(f"gluon {name}" for name in _GLUON), *(f"gluoncv {name}" for name in _GLUONCV), *(f"gluoncv2 {name}" for name in _GLUONCV2),
-    *(f"recurrent {name}" for name in (*_RECURRENT, *_CELLS)), *(f"control_flow {name}" for name in _CONTROL_FLOW), "gluonnlp bert",
+    *(f"recurrent {name}" for name in (*_RECURRENT, *_CELLS)), *(f"control_flow {name}" for name in _CONTROL_FLOW),
+    "gluonnlp bert",
 )  # fmt: skip
 
 
@@ -95,7 +100,7 @@ def _recurrent_network(name):
             super().__init__()
             self.cell = cell
 
-        def hybrid_forward(self, F, x):  # noqa: N803: MXNet's own name
+        def hybrid_forward(self, F, x):
             return self.cell.unroll(5, x, layout="NTC", merge_outputs=True)[0]
 
     return Unrolled(), [(2, 5, 6)], None
@@ -105,12 +110,14 @@ def _control_flow_network(name):
     import mxnet as mx
 
     class Network(mx.gluon.HybridBlock):
-        def hybrid_forward(self, F, x):  # noqa: N803: MXNet's own name
+        def hybrid_forward(self, F, x):
             if name == "foreach":
                 return F.contrib.foreach(lambda row, total: (F.tanh(row + total), total + row), x, F.zeros((6,)))[0]
             if name == "while_loop":
                 first = F.sum(x) * 0
-                return F.contrib.while_loop(lambda i, y: i < 4, lambda i, y: (y, (i + 1, y * 2)), (first, F.sum(x)), max_iterations=6)[0]
+                return F.contrib.while_loop(
+                    lambda i, y: i < 4, lambda i, y: (y, (i + 1, y * 2)), (first, F.sum(x)), max_iterations=6
+                )[0]
             return F.contrib.cond(F.sum(x) > 0, lambda: x * 2, lambda: x - 1)
 
     return Network(), [(5, 6)], None

@@ -31,7 +31,7 @@ _GLUONCV2 = (
     "bninception", "cbam_resnet18", "darknet53", "diracnet18v2", "dpn68", "efficientnet_b0", "fdmobilenet_wd2", "ghostnet",
     "hrnet_w18_small_v1", "igcv3_w1", "menet228_12x1_g3", "mnasnet_b1", "nasnet_4a1056", "pnasnet5large", "peleenet",
     "polynet", "proxylessnas_cpu", "regnetx002", "resneta10", "senet16", "shufflenet_g1_w1", "shufflenetv2_w1", "sknet50",
-    "spnasnet", "squeezenext23_w1", "vovnet27s", "xdensenet121_2",
+    "spnasnet", "sqnxt23_w1", "vovnet27s", "xdensenet121_2",
 )  # fmt: skip
 _WITH_A_BASE = ("_voc", "_coco", "_ade", "_citys", "_v1d", "_v1b", "mobile_pose_mobilenet1.0")
 _RECURRENT = {
@@ -43,8 +43,8 @@ _RECURRENT = {
 _CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 _CONTROL_FLOW = ("foreach", "while_loop", "cond")
 _SIZES = {
-    "inceptionv3": 299, "xception": 299, "pnasnet5large": 331, "polynet": 331, "cifar_wideresnet16_10": 32, "fastscnn_citys": 256,
-    "icnet_resnet50_citys": 480, "danet_resnet50_citys": 240,
+    "inceptionv3": 299, "xception": 299, "pnasnet5large": 331, "polynet": 331, "cifar_wideresnet16_10": 32,
+    "fastscnn_citys": 1024, "icnet_resnet50_citys": 480, "danet_resnet50_citys": 240,
 }  # fmt: skip
 _NAMES = (
     *(f"gluon {name}" for name in _GLUON), *(f"gluoncv {name}" for name in _GLUONCV), *(f"gluoncv2 {name}" for name in _GLUONCV2),
@@ -83,7 +83,7 @@ def _image_network(library, name):
 def _size(name):
     if name in _SIZES:
         return _SIZES[name]
-    return 512 if "512" in name else 320 if "yolo3" in name else 240 if "_ade" in name else 224
+    return 512 if "512" in name else 320 if "yolo3" in name else 480 if "_ade" in name else 224
 
 
 def _recurrent_network(name):

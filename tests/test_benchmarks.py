@@ -29,7 +29,7 @@ def test_node_cases(target):
 
 @pytest.mark.slow
 def test_gluon_networks():
-    text = measured("gluon_networks", "onnxbridge", "--match", "gru", "--python", python())
+    text = measured("gluon_networks", "onnxbridge", "--match", "gru_2", "--python", python())
     assert "gluon_networks, onnxbridge: 1 of 1 right" in text and "nodes: " in text
 
 

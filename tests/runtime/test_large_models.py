@@ -135,6 +135,20 @@ def test_an_estimate_grows_with_samples_and_weights(monkeypatch):
     assert three.seconds == pytest.approx(3 * one.seconds) and three.memory == one.memory > 0
 
 
+def test_a_model_that_multiplies_very_much_is_run_on_fewer_samples(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "LARGE_WEIGHTS", 0)
+    model = onnx_files.from_proto(conv_net())
+    usual, asked = estimate.estimate(model, None), estimate.estimate(model, 5)
+    assert usual is not None and usual.samples == 3 and asked is not None and asked.samples == 5
+    monkeypatch.setattr(estimate, "HEAVY_MACS", 0)
+    few = estimate.estimate(model, None)
+    assert few is not None and few.samples < 3 and f"on {few.samples} sample" in str(few)
+    path = tmp_path / "net.onnx"
+    onnx_files.write(model, path)
+    assert f": {few.samples} sample" in cli("verify", path, path).out
+    assert ": 4 samples" in cli("verify", path, path, "--samples", 4).out
+
+
 def test_a_long_verification_is_announced(cli, tmp_path, monkeypatch):
     path = tmp_path / "net.onnx"
     onnx_files.write(onnx_files.from_proto(conv_net()), path)

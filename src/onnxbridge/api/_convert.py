@@ -92,7 +92,8 @@ def convert(
         strict: whether a verification that proves little (`report.verdict` is "WEAK") fails, too.
         mutants: how many faults to plant in the model, to count those that the verification would have caught. By default as many
             as are cheap, at most 50; 0 for none.
-        samples, seed: the number of random input samples, 3 by default, and their seed. With `data`, the most samples of it.
+        samples, seed: the number of random input samples, and their seed. By default 3, and fewer of models with 10^11
+            multiplications or more: one, or 2 where a size is dynamic. With `data`, the most samples of it.
         layers: whether to measure the error of each layer, too (`report.layers`). It is shown in HTML reports.
         save_inputs, save_outputs: folders to write each sample into: its inputs, or its inputs and the source's outputs.
         device: the device on which ONNX Runtime runs the converted model: "auto", "cpu", "cuda", "openvino", ... The source runs

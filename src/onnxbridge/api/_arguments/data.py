@@ -20,8 +20,6 @@ from onnxbridge.runtime.verify.samples.random_inputs import Bounds
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 
 _OF_EXAMPLE = "onnxbridge.sizes_of_example"
-_SAMPLES = 3
-"""The number of random samples by default."""
 
 
 def specs_and_samples(inputs: Any, data: Any, samples: int | None) -> tuple[Any, list[Sample] | None]:
@@ -69,7 +67,7 @@ def sampling(
     check_names(hub, rtol, atol, bounds)
     within = provenance.within_sizes(hub, {**(fixed or {}), **bounds})
     return {
-        **run_on(given, hub, bounds), "samples": samples or _SAMPLES, "seed": seed, "bounds": within, "rtol": rtol, "atol": atol,
+        **run_on(given, hub, bounds), "samples": samples, "seed": seed, "bounds": within, "rtol": rtol, "atol": atol,
     }  # fmt: skip
 
 

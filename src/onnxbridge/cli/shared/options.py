@@ -128,7 +128,8 @@ def running(command: Callable[..., Any]) -> Callable[..., Any]:
             "MODULE:FUNCTION that yields {name: array}.",
         ),
         click.option(
-            "--samples", type=click.IntRange(1), help="Number of random samples, or the most of --data.  [default: 3, or all]"
+            "--samples", type=click.IntRange(1),
+            help="Number of random samples, or the most of --data.  [default: 3, fewer for very large models; all of --data]",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples."),
         click.option(

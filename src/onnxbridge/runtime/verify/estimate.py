@@ -19,6 +19,10 @@ from onnxbridge.runtime.executor.widening import widened_at_use
 
 LARGE_WEIGHTS, LARGE_MACS = 256 << 20, 4_000_000_000
 """Models with at least so many bytes of weights or multiplications are estimated; others take a few seconds."""
+HEAVY_MACS = 100_000_000_000
+"""Of models with at least so many multiplications, fewer samples are drawn: `FEW`, or one if no size is dynamic."""
+SAMPLES, FEW = 3, 2
+"""The number of random samples by default."""
 SIZE = 2
 """Of dynamic dimensions, as most samples have them."""
 FLOAT64_RUNS = 3
@@ -29,28 +33,40 @@ PLANTED = 1.8
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds, and bytes of memory beside what the two models take themselves; within a factor of about two."""
+    """Seconds, and bytes of memory beside what the two models take themselves; within a factor of about two.
+
+    Attributes:
+        samples: on how many samples.
+    """
 
     seconds: float
     memory: int
+    samples: int
 
     def __str__(self) -> str:
         seconds = f"{self.seconds:.0f} s" if self.seconds < 100 else f"{self.seconds / 60:.0f} min"
-        return f"about {seconds} and {self.memory / 1e9:.1f} GB of memory"
+        on = f" on {self.samples} sample" + ("s" if self.samples > 1 else "") if self.samples < SAMPLES else ""
+        return f"about {seconds} and {self.memory / 1e9:.1f} GB of memory{on}"
 
 
-def estimate(model: ir.Model, samples: int) -> Estimate | None:
+def estimate(model: ir.Model, samples: int | None) -> Estimate | None:
     """The estimate for a verification on so many samples with both models on this machine's CPU; None for a model that is not
-    large."""
+    large.
+
+    Args:
+        samples: None for `SAMPLES`, fewer for a model that multiplies very much.
+    """
     weights = [v.const_value for g in every_graph(model) for v in g.initializers.values() if v.const_value is not None]
     weight_bytes, elements = sum(w.nbytes for w in weights), sum(w.size for w in weights)
+    dynamic = dynamic_sizes(model)
     try:
-        sized = at_sizes(model, {name: SIZE for name in dynamic_sizes(model) if " axis " not in name})
+        sized = at_sizes(model, {name: SIZE for name in dynamic if " axis " not in name})
     except UsageError:  # the model takes other sizes
         sized = model
     macs, activations = count_macs(sized.graph).total, activation_memory(sized.graph)
     if weight_bytes < LARGE_WEIGHTS and macs < LARGE_MACS:
         return None
+    samples = samples or (SAMPLES if macs < HEAVY_MACS else FEW if dynamic else 1)
     speed = _measure_speed()
     moved = (weight_bytes + 2 * activations.total) / speed.bytes
     late = widened_at_use(model)
@@ -60,7 +76,7 @@ def estimate(model: ir.Model, samples: int) -> Estimate | None:
     widened = 8 * max((t.size for t in late), default=elements)
     packed = 2 * weight_bytes if weight_bytes < devices.BIG else 0
     faults = 8 * max((w.nbytes for w in weights), default=0)
-    return Estimate(seconds, widened + packed + faults + 6 * activations.peak)
+    return Estimate(seconds, widened + packed + faults + 6 * activations.peak, samples)
 
 
 @dataclass(frozen=True)

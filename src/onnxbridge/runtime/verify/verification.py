@@ -18,7 +18,7 @@ from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, wo
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses, with_drift
 from onnxbridge.runtime.verify.drawn_elements import DrawnElements
-from onnxbridge.runtime.verify.estimate import estimate
+from onnxbridge.runtime.verify.estimate import SAMPLES, estimate
 from onnxbridge.runtime.verify.metrics.metric import Measurements, Metric
 from onnxbridge.runtime.verify.recordings.failed_sample import with_sample
 from onnxbridge.runtime.verify.report import Report
@@ -47,7 +47,8 @@ def verify_runners(
 ) -> Report:  # fmt: skip
     """Run both models on the same inputs and compare, within `time_limit` seconds; `options` are those of `compare_runners`.
 
-    Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge".
+    Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge". Where no number
+    of samples is asked for, a model that multiplies very much is run on fewer than others.
 
     Raises:
         LimitError: if that takes longer.
@@ -58,10 +59,12 @@ def verify_runners(
         stage[0] = f"verification ({text})"
         progress(text)
 
-    expected = estimate(model, len(options.get("feeds") or ()) or options.get("samples", 3))
+    asked = options.pop("samples", None)
+    expected = estimate(model, len(options.get("feeds") or ()) or asked)
+    samples = asked or (SAMPLES if expected is None else expected.samples)
     if expected is not None and expected.seconds >= ANNOUNCED:
         _log.info("the verification will take %s", expected)
-    work = partial(_verified, model, reference, candidate, progress=reported, **options)
+    work = partial(_verified, model, reference, candidate, samples=samples, progress=reported, **options)
     more = f"--time-limit {2 * (time_limit or 0):g} (time_limit=) allows more"
     return within(time_limit, work, lambda: stage[0], more)
 
@@ -100,7 +103,7 @@ def compare_runners(
     *,
     first: Arrays | None = None,
     feeds: Sequence[Arrays] | None = None,
-    samples: int = 3,
+    samples: int = SAMPLES,
     seed: int = 0,
     bounds: Bounds | None = None,
     sizes: Sequence[Bounds] = (),

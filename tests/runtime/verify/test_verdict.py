@@ -128,6 +128,18 @@ def test_a_run_that_does_not_end_is_abandoned(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ended")
+def test_planted_faults_that_do_not_end_leave_the_verdict(tmp_path, monkeypatch):
+    from onnxbridge.runtime.verify import verification
+
+    monkeypatch.setattr(verification, "measured_sensitivity", lambda *given: time.sleep(6))
+    model = onnx_files.to_proto(model_of(lambda op, x: op.Exp(x)))
+    report = onnxbridge.convert(model, output=tmp_path / "y.onnx", time_limit=2).report
+    assert report.verdict == "PASSED" and report.sensitivity is None and (tmp_path / "y.onnx").exists()
+    assert "planting faults) did not finish within 2 seconds; --time-limit 4" in str(report.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ended")
 def test_an_endless_loop_reaches_a_limit():
     start = time.monotonic()
     with pytest.raises(LimitError):

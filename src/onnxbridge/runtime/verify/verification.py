@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.errors import VerificationError
+from onnxbridge.errors import LimitError, VerificationError
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, compare, worst
 from onnxbridge.runtime.verify.compare_random import compare_random, random_outputs, statistical_differences
 from onnxbridge.runtime.verify.compression_drift import MAX_DRIFT, Drift, cause_of, jumping_shares, weaknesses, with_drift
@@ -47,6 +47,8 @@ def verify_runners(
 ) -> Report:  # fmt: skip
     """Run both models on the same inputs and compare, within `time_limit` seconds; `options` are those of `compare_runners`.
 
+    Where the time is over when the outputs were compared and only faults are still being planted, the report says so.
+
     Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge". Where no number
     of samples is asked for, a model that multiplies very much is run on fewer than others.
 
@@ -64,9 +66,17 @@ def verify_runners(
     samples = asked or (SAMPLES if expected is None else expected.samples)
     if expected is not None and expected.seconds >= ANNOUNCED:
         _log.info("the verification will take %s", expected)
+    found: list[Report] = []
+    if candidate.finer is None:
+        options["agreed"] = found.append
     work = partial(_verified, model, reference, candidate, samples=samples, progress=reported, **options)
     more = f"--time-limit {2 * (time_limit or 0):g} (time_limit=) allows more"
-    return within(time_limit, work, lambda: stage[0], more)
+    try:
+        return within(time_limit, work, lambda: stage[0], more)
+    except LimitError as e:
+        if not found:
+            raise
+        return replace(found[0], notes=(*found[0].notes, f"how many faults it would have caught was not measured: {e}"))
 
 
 def _verified(model: ir.Model, reference: Runner, candidate: Runner, **options: Any) -> Report:
@@ -116,6 +126,7 @@ def compare_runners(
     record: list[Sample] | None = None,
     metrics: Sequence[Metric] = (),
     mutants: int | None = None,
+    agreed: Callable[[Report], None] = lambda report: None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Run both models on the same inputs and compare.
@@ -136,6 +147,7 @@ def compare_runners(
         record: gets each sample with the reference's outputs.
         metrics: to measure at each output that is not random.
         mutants: how many faults to plant; None for as many as are cheap, 0 for none.
+        agreed: gets the report of outputs that agree before faults are planted, which may take as long again.
     """
     start = time.perf_counter()
     progress("drawing samples" if feeds is None else "verifying")
@@ -233,14 +245,7 @@ def compare_runners(
     shares = drift.shares()
     weak += weaknesses(shares, drift_cause, not given) if max_drift is None else []
     outputs = tuple(with_drift(replace(worst(c), metrics=measurements.of(name)), shares.get(name)) for name, c in found.items())
-    sensitivity = None
-    if all(o.passed and np.isfinite(o.tolerance.atol) for o in outputs):
-        progress("planting faults")
-        sensitivity, note = measured_sensitivity(model, estimator, inputs, found, mutants, seed)
-        notes += [note] if note else []
-        unreached = unreached_branches(model.graph, estimator.executors[0], inputs) if estimator.executors else ""
-        weak += [reason for reason in (unreached, few_caught(sensitivity)) if reason]
-    return Report(
+    report = Report(
         reference.title,
         candidate.title,
         outputs,
@@ -256,10 +261,20 @@ def compare_runners(
         metrics=tuple(metrics),
         varied_sizes=varied(model.graph, inputs),
         feeds=tuple(inputs),
-        sensitivity=sensitivity,
         weak_outputs=tuple(seen.weaknesses(outputs)),
         drawn=drawn.pairs(),
     )
+    if not all(o.passed and np.isfinite(o.tolerance.atol) for o in outputs):
+        return report
+    agreed(report)
+    progress("planting faults")
+    sensitivity, note = measured_sensitivity(model, estimator, inputs, found, mutants, seed)
+    unreached = unreached_branches(model.graph, estimator.executors[0], inputs) if estimator.executors else ""
+    return replace(
+        report, seconds=time.perf_counter() - start, sensitivity=sensitivity,
+        notes=tuple(dict.fromkeys([*report.notes, *([note] if note else [])])),
+        weak=(*report.weak, *(reason for reason in (unreached, few_caught(sensitivity)) if reason)),
+    )  # fmt: skip
 
 
 def _compare_outputs(

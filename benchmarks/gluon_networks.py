@@ -181,7 +181,7 @@ def case(name, folder):
     net.hybridize()
     is_layer = library == "recurrent" and len(inputs) > 1
     found = net(inputs[0], inputs[1:]) if is_layer else net(*inputs)
-    path = Path(tempfile.mkdtemp(dir=folder)) / "net"
+    path = Path(folder) / "net"  # of the case before, too: 99 of them would fill a disk
     net.export(str(path))
     expected = [y.asnumpy() for y in _flat(found)]
     return Case((f"{path}-symbol.json", f"{path}-0000.params"), [a.asnumpy() for a in inputs], expected)
@@ -199,11 +199,12 @@ def mx2onnx(one):
     import onnx
     from mxnet import onnx as exporter
 
-    target = Path(tempfile.mkdtemp()) / "net.onnx"
     # Its newest operators are those of opset 13. It declares and checks them as operators of the installed onnx.
     onnx.defs.onnx_opset_version, onnx.checker.check_graph = lambda: 13, lambda graph: None
-    exporter.export_model(*one.files, [a.shape for a in one.inputs], np.float32, str(target))
-    return Session(onnx.load(str(target)))
+    with tempfile.TemporaryDirectory() as folder:
+        target = f"{folder}/net.onnx"
+        exporter.export_model(*one.files, [a.shape for a in one.inputs], np.float32, target)
+        return Session(onnx.load(target))
 
 
 ENGINES = {"onnxbridge": onnxbridge, "mx2onnx": mx2onnx}

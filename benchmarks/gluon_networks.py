@@ -1,6 +1,6 @@
 """Networks of gluon, gluoncv, gluoncv2 and GluonNLP with random weights to ONNX. It runs in the environment of MXNet.
 
-Packages beside MXNet: gluoncv 0.10.5, gluoncv2, gluonnlp 0.10. Where one is missing, its networks count as refused.
+Packages beside MXNet: gluoncv 0.10.5, gluoncv2, gluonnlp 0.10. Where one is missing, its networks count as failing.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _docstring(found: Any) -> Iterator[str]:
         elif not line.startswith(" ") and line:
             section = ""
             yield line
-        elif item := section and section != "Returns" and re.fullmatch(r"    ([\w, *]+): (.*)", line):
+        elif item := section and section != "Returns" and re.fullmatch(r"    ([\w*][\w, *]*): (.*)", line):
             yield f"* {', '.join(f'`{name}`' for name in item[1].split(', '))}: {item[2]}"
         elif section:
             yield f"  {line.strip()}" if section != "Returns" and line.strip() else line.strip()

@@ -138,8 +138,8 @@ def test_an_estimate_grows_with_samples_and_weights(monkeypatch):
 def test_a_model_that_multiplies_very_much_is_run_on_fewer_samples(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "LARGE_WEIGHTS", 0)
     model = onnx_files.from_proto(conv_net())
-    usual, asked = estimate.estimate(model, None), estimate.estimate(model, 5)
-    assert usual is not None and usual.samples == 3 and asked is not None and asked.samples == 5
+    usual, five = estimate.estimate(model, None), estimate.estimate(model, 5)
+    assert usual is not None and usual.samples == 3 and five is not None and five.samples == 5
     monkeypatch.setattr(estimate, "HEAVY_MACS", 0)
     few = estimate.estimate(model, None)
     assert few is not None and few.samples < 3 and f"on {few.samples} sample" in str(few)

@@ -40,6 +40,8 @@ def test_other_steps_count_elements_read_and_written():
     assert operations("Reshape", [x, np.array([24])], [x.reshape(24)], {}) == STEP
     assert operations("Transpose", [x], [x.T.copy()], {}) == STEP + ELEMENT * 48
     assert operations("MaxPool", [x], [x.copy()], {"kernel_shape": [3]}) == STEP + ELEMENT * (48 + 72)
+    image, boxes, y = np.zeros((1, 3, 5, 5)), np.zeros((7, 4)), np.zeros((7, 3, 2, 2))
+    assert operations("RoiAlign", [image, boxes], [y], {}) == STEP + ELEMENT * (75 + 28 + 84 + 7 * 75)
     assert operations("SequenceLength", [[x]], [np.array(1)], {}) == STEP + ELEMENT
 
 

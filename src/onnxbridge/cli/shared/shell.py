@@ -125,6 +125,7 @@ def _leave(code: int) -> NoReturn:
     if time_limit is not None and time_limit.still_running():
         import atexit
 
+        sys.stdout.flush()
         sys.stderr.flush()
         atexit._run_exitfuncs()  # temporary folders and helper processes
         os._exit(code)

@@ -171,6 +171,7 @@ def _compare_floats(comparison: Comparison, r: Any, c: Any) -> Comparison:
     if share and (tolerance.mismatches or tolerance.choices):
         notes.append(f"{share:.2%} of the elements exceed the tolerance, within the variation from the model's own choices")
     passed = tolerance.unexplained(difference > allowed, b) <= tolerance.mismatches
+    # A choice among equal numbers may move any of these elements by as much as the output varies.
     by_choice = float(np.mean(difference > tolerance.rtol * finite)) <= max(tolerance.choices, tolerance.ties)
     if wide_as_output and not by_choice and _constant_is_as_close(np.where(np.isfinite(a), a, 0.0), difference):
         notes.append("the error is as large as the variation of the reference: a constant would be as close")

@@ -20,9 +20,9 @@ from onnxbridge.runtime.executor.widening import widened_at_use
 LARGE_WEIGHTS, LARGE_MACS = 256 << 20, 4_000_000_000
 """Models with at least so many bytes of weights or multiplications are estimated; others take a few seconds."""
 HEAVY_MACS = 100_000_000_000
-"""Of models with at least so many multiplications, fewer samples are drawn: `FEW`, or one if no size is dynamic."""
-SAMPLES, FEW = 3, 2
-"""The number of random samples by default."""
+"""Of models with at least so many multiplications, only one sample is drawn by default, or two if a size is dynamic."""
+SAMPLES = 3
+"""The number of random samples of other models by default."""
 SIZE = 2
 """Of dynamic dimensions, as most samples have them."""
 FLOAT64_RUNS = 3
@@ -36,7 +36,7 @@ class Estimate:
     """Seconds, and bytes of memory beside what the two models take themselves; within a factor of about two.
 
     Attributes:
-        samples: on how many samples.
+        samples: the number of samples that it holds for.
     """
 
     seconds: float
@@ -54,7 +54,7 @@ def estimate(model: ir.Model, samples: int | None) -> Estimate | None:
     large.
 
     Args:
-        samples: None for `SAMPLES`, fewer for a model that multiplies very much.
+        samples: None for the default, which depends on `HEAVY_MACS`.
     """
     weights = [v.const_value for g in every_graph(model) for v in g.initializers.values() if v.const_value is not None]
     weight_bytes, elements = sum(w.nbytes for w in weights), sum(w.size for w in weights)
@@ -66,7 +66,7 @@ def estimate(model: ir.Model, samples: int | None) -> Estimate | None:
     macs, activations = count_macs(sized.graph).total, activation_memory(sized.graph)
     if weight_bytes < LARGE_WEIGHTS and macs < LARGE_MACS:
         return None
-    samples = samples or (SAMPLES if macs < HEAVY_MACS else FEW if dynamic else 1)
+    samples = samples or (SAMPLES if macs < HEAVY_MACS else 2 if dynamic else 1)
     speed = _measure_speed()
     moved = (weight_bytes + 2 * activations.total) / speed.bytes
     late = widened_at_use(model)

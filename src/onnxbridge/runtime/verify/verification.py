@@ -42,15 +42,17 @@ _log = logging.getLogger("onnxbridge")
 
 
 def verify_runners(
-    model: ir.Model, reference: Runner, candidate: Runner, *, time_limit: float | None = SECONDS,
-    progress: Callable[[str], None] = lambda stage: None, **options: Any,
+    model: ir.Model, reference: Runner, candidate: Runner, *, samples: int | None = None,
+    time_limit: float | None = SECONDS, progress: Callable[[str], None] = lambda stage: None, **options: Any,
 ) -> Report:  # fmt: skip
     """Run both models on the same inputs and compare, within `time_limit` seconds; `options` are those of `compare_runners`.
 
-    Where the time is over when the outputs were compared and only faults are still being planted, the report says so.
+    If the time limit is reached after the outputs agreed, while faults are planted, the report is returned with a note.
 
-    Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge". Where no number
-    of samples is asked for, a model that multiplies very much is run on fewer than others.
+    Of a large model, the time and the memory that this will take are logged before, by the logger "onnxbridge".
+
+    Args:
+        samples: how many random samples to draw; None for 3, fewer for models with 10^11 multiplications or more.
 
     Raises:
         LimitError: if that takes longer.
@@ -61,9 +63,8 @@ def verify_runners(
         stage[0] = f"verification ({text})"
         progress(text)
 
-    asked = options.pop("samples", None)
-    expected = estimate(model, len(options.get("feeds") or ()) or asked)
-    samples = asked or (SAMPLES if expected is None else expected.samples)
+    expected = estimate(model, len(options.get("feeds") or ()) or samples)
+    samples = samples or (SAMPLES if expected is None else expected.samples)
     if expected is not None and expected.seconds >= ANNOUNCED:
         _log.info("the verification will take %s", expected)
     found: list[Report] = []

@@ -49,6 +49,17 @@ def test_a_model_that_nothing_helps_keeps_its_samples():
     assert not any("numbers are" in n for n in report.notes)
 
 
+def test_rounding_does_not_move_indices_in_floating_point():
+    """On indices moved by half of eps, truncated, the output would have the rows before those that are meant."""
+    op = Builder()
+    ids = op.input("ids", ir.DataType.FLOAT, [8])
+    table = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    model = op.model([ids], [op.output(op.Sin(op.Gather(table, op.Cast(ids, to=ir.DataType.INT64))), "y")])
+    assert Rounding(model).share({"ids": np.arange(8, dtype=np.float32) * 6}) < 1e-5
+    report = verify_runners(model, runner(model), runner(model))
+    assert report.passed and not report.notes
+
+
 def test_the_share_of_the_range_is_measured_once():
     model = wave(1e5)
     rounding = Rounding(model)

@@ -146,6 +146,31 @@ def test_row_splits_and_row_lengths_are_valid():
         assert sample["lengths"].sum() == len(sample["values"]) and (sample["lengths"] >= 0).all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "positions"),
+    [(t, "Cast<to={to}>(p)") for t in ("float", "float16", "int64")] + [(t, "Range(zero, n, one)") for t in ("float", "int64")],
+)
+def test_lengths_that_are_compared_with_positions_stay_within_them(dtype, positions):
+    to = onnx.TensorProto.DataType.Value(dtype.upper())
+    made = f"h = {positions.format(to=to)} l = Unsqueeze(lengths, one_axis) y = Less(h, l)"
+    text = f"g ({dtype}[4] lengths) => (bool[4,6] y) {{ {made} }}"
+    numbers = [(name, onnx.helper.make_tensor(name, to, [], [v])) for name, v in (("zero", 0), ("n", 6), ("one", 1))]
+    weights = [("p", np.arange(6)[None]), ("one_axis", np.array([1]))]
+    model = model_of(text, 24, *weights)
+    model.graph.initializer.extend(tensor for _, tensor in numbers)
+    found = elements(onnx.shape_inference.infer_shapes(model, data_prop=True), "lengths", 8)
+    assert set(found.tolist()) == {1, 2, 3, 4, 5, 6}
+
+
+def test_indices_in_floating_point_reach_the_whole_table():
+    text = """g (float[2,8] ids) => (float[2,8,3] y) {
+        whole = Cast<to=7>(ids)  low = Max(whole, first)  index = Min(low, last)  y = Gather(table, index) }"""
+    table = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    found = elements(model_of(text, 24, ("first", 0), ("last", 49), ("table", table)), "ids", 3)
+    assert found.dtype == np.float32 and (found == np.floor(found)).all() and found.min() >= 0 and found.max() > 30
+    assert len(set(found.tolist())) > 15
+
+
 def test_a_model_that_accepts_no_sample_asks_for_inputs(tmp_path):
     text = "g (float[2,3] x, int64[n] s) => (float[m] y) { y = Reshape(x, s) }"
     onnx.save(model_of(text), tmp_path / "m.onnx")

@@ -37,6 +37,7 @@ from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_ro
 from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing
 from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.rounding.ties import with_other_ties
+from onnxbridge.runtime.verify.samples.input_uses import rounds_down
 from onnxbridge.runtime.verify.samples.values_of_interest import values_of_interest
 
 PRECISION_RUNS = 3
@@ -82,8 +83,10 @@ class Rounding:
         self._ties: dict[str, float] = {}
         self._model = model
         self._measured: list[Mapping[str, Any]] = []
-        # an input that equals a constant of a comparison is not rounded, so it is not moved
+        # an input that equals a constant of a comparison is not rounded, so it is not moved; nor are indices, in any dtype
         self._exact_inputs = {v.name or "": values_of_interest(v) for v in model.graph.inputs}
+        floating = [v for v in model.graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
+        self._indices = {v.name for v in floating if rounds_down(v)}
         self.reason = self.fault = ""
         self._incomplete: list[str] = []
         try:
@@ -247,7 +250,7 @@ class Rounding:
         start = self._work()
         rng = np.random.default_rng(0)
         supplied = self._supplied(feeds)
-        moved = {k: moved_by_rounding(np.asarray(v), rng, self._exact_inputs.get(k, ())) for k, v in supplied.items()}
+        moved = {k: moved_by_rounding(np.asarray(v), rng, self._exact_elements(k, v)) for k, v in supplied.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
             before = self._exact.work
@@ -298,6 +301,14 @@ class Rounding:
 
     def _work(self) -> int:
         return sum(executor.work for executor in {self._own, self._exact, self._noisy})
+
+    def _exact_elements(self, name: str, value: Any) -> list[Any]:
+        """The numbers in an input that rounding does not move."""
+        exact = list(self._exact_inputs.get(name, ()))
+        if name in self._indices:
+            numbers = np.unique(np.asarray(value))
+            exact += numbers[numbers == np.floor(numbers)].tolist()
+        return exact
 
     def _supplied(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in feeds.items() if k in self._own.input_names}

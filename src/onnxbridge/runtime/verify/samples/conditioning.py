@@ -59,10 +59,15 @@ def well_conditioned(
     return changed_samples, [f"{what}: {reason}"]
 
 
+def _whole(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array has integers, in any dtype: indices and lengths may be floating-point numbers."""
+    return array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
+
+
 def _few_integers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same positions with `_FEW` of the values; sorted integers stay sorted."""
     values = np.unique(array)
-    if array.dtype.kind not in "iu" or values.size <= _FEW:
+    if not _whole(array) or values.size <= _FEW:
         return array
     rng = np.random.default_rng(array.size)
     chosen = rng.choice(values, _FEW, replace=False)
@@ -72,11 +77,11 @@ def _few_integers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _smaller(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.asarray(array * array.dtype.type(0.1)) if array.dtype.kind == "f" else array
+    return array if _whole(array) or array.dtype.kind != "f" else np.asarray(array * array.dtype.type(0.1))
 
 
 def _between_0_and_1(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if array.dtype.kind != "f":
+    if _whole(array) or array.dtype.kind != "f":
         return array
     return np.asarray(np.random.default_rng(array.size).random(array.shape).astype(array.dtype))
 

@@ -70,19 +70,37 @@ def _passed_on_to(node: ir.Node, i: int) -> list[ir.Value]:
 def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:
     """The range of integers that an input may hold, upper end excluded, and whether it is used as an index.
 
-    Indices stay within what they index, and sequence lengths within their axis, from 1 on. Divisors and sizes are 1 or 2, all
-    others 0 or 1, which suits masks and counts.
+    Divisors and sizes are 1 or 2, all that are neither these nor indices or lengths 0 or 1, which suits masks and counts.
+    """
+    found = index_or_length_range(value, sizes)
+    if found is not None:
+        return found
+    low = int(any(i in _AT_LEAST_ONE.get(node.op_type, ()) for node, i in uses(value)))
+    return low, low + 2, False
+
+
+def index_or_length_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool] | None:
+    """The range of an input with indices or sequence lengths, upper end excluded, and whether it is an index; None for others.
+
+    Indices stay within what they index, and lengths within their axis, from 1 on. MXNet has both in floating point.
     """
     found = list(uses(value))
     ends = [size for node, i in found if (size := _indexed(node, i, sizes)) is not None]
     if ends:
         return 0, max(1, min(ends)), True
     lengths = [d for node, i in found if (d := _measured_axis(node, i)) is not None]
-    if lengths:
-        known = [n for d in lengths if (n := _size(d, sizes)) is not None]
-        return 1, min(known, default=1) + 1, False
-    low = int(any(i in _AT_LEAST_ONE.get(node.op_type, ()) for node, i in found))
-    return low, low + 2, False
+    known = [n for d in lengths if (n := _size(d, sizes)) is not None]
+    return (1, max(1, min(known, default=1)) + 1, False) if lengths else None
+
+
+def rounds_down(value: ir.Value) -> bool:
+    """Whether the graph makes integers of an input or compares it with positions, so that 3 and 2.999 are far apart."""
+    for node, i in uses(value):
+        if node.op_type in ("Floor", "Ceil") or (node.op_type in COMPARISONS and position_count(node.inputs[1 - i]) is not None):
+            return True
+        if node.op_type in ("Cast", "CastLike") and node.outputs[0].dtype is not None and node.outputs[0].dtype.is_integer():
+            return True
+    return False
 
 
 def positive(value: ir.Value) -> bool:
@@ -90,6 +108,7 @@ def positive(value: ir.Value) -> bool:
     return any(i in _POSITIVE.get(node.op_type, ()) for node, i in uses(value))
 
 
+COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 _AT_LEAST_ONE = {
     "Div": (1,), "Mod": (1,), "Range": (2,), "Slice": (4,), "TopK": (1,), "Tile": (1,), "OneHot": (1,), "STFT": (1, 3),
     "DFT": (1,), "BlackmanWindow": (0,), "HannWindow": (0,), "HammingWindow": (0,), "ConstantOfShape": (0,), "Expand": (1,),
@@ -133,7 +152,12 @@ def _indexed_axes(node: ir.Node) -> int:
 
 
 def _measured_axis(node: ir.Node, i: int) -> int | ir.SymbolicDim | None:
-    """The size of the axis along which the node's input `i` gives sequence lengths; None for other inputs."""
+    """The size of the axis along which the node's input `i` gives sequence lengths; None for other inputs.
+
+    Masks of sequences compare lengths with positions 0, 1, 2 and so on.
+    """
+    if node.op_type in COMPARISONS:
+        return position_count(node.inputs[1 - i])
     if node.inputs[0] is None or node.inputs[0].shape is None:
         return None
     if node.op_type in ("LSTM", "GRU", "RNN") and i == 4:
@@ -160,15 +184,41 @@ def _size(dim: int | ir.SymbolicDim, sizes: Sizes) -> int | None:
 _SAME_ELEMENTS = frozenset(["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Expand", "Transpose", "Flatten", "Tile"])
 
 
+def position_count(value: ir.Value | None) -> int | ir.SymbolicDim | None:
+    """The number of positions 0, 1, 2 and so on that a value holds, perhaps with another shape or dtype; None for others."""
+    value = _first_with_elements(value)
+    node = None if value is None else value.producer()
+    if value is not None and node is not None and node.op_type == "Range":
+        start, step = constant_of(node.inputs[0]), constant_of(node.inputs[2])
+        counts = start is not None and step is not None and start.item() == 0 and step.item() == 1
+        return value.shape[0] if counts and value.shape is not None else None
+    constant = constant_of(value)
+    if constant is None or constant.dtype.kind not in "iuf" or constant.size < 2:
+        return None
+    different = np.unique(constant)
+    return different.size if np.array_equal(different, np.arange(different.size)) and different.size > 1 else None
+
+
 def constant_of(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
     """The constant that a value holds, perhaps with another shape or dtype; None where it is not constant."""
-    while value is not None:
-        if value.const_value is not None:
-            return None if value.is_graph_input() else value.const_value.numpy()
-        node = value.producer()
-        if node is not None and node.op_type == "Constant":
-            for attribute in node.attributes.values():
-                found = attribute.value
-                return np.asarray(found.numpy() if isinstance(found, ir.TensorProtocol) else found)
-        value = node.inputs[0] if node is not None and node.op_type in _SAME_ELEMENTS else None
+    value = _first_with_elements(value)
+    if value is None or value.is_graph_input():
+        return None
+    if value.const_value is not None:
+        return value.const_value.numpy()
+    node = value.producer()
+    if node is not None and node.op_type == "Constant":
+        for attribute in node.attributes.values():
+            found = attribute.value
+            return np.asarray(found.numpy() if isinstance(found, ir.TensorProtocol) else found)
     return None
+
+
+def _first_with_elements(value: ir.Value | None) -> ir.Value | None:
+    """The value from which operators that only move or cast all elements made this one."""
+    while value is not None and value.const_value is None:
+        node = value.producer()
+        if node is None or node.op_type not in _SAME_ELEMENTS:
+            break
+        value = node.inputs[0]
+    return value

@@ -17,7 +17,14 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
-from onnxbridge.runtime.verify.samples.input_uses import integer_range, must_be_sorted, positive, row_partition, uses
+from onnxbridge.runtime.verify.samples.input_uses import (
+    index_or_length_range,
+    integer_range,
+    must_be_sorted,
+    positive,
+    row_partition,
+    uses,
+)
 from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
 from onnxbridge.runtime.verify.samples.values_of_interest import (
     not_finite,
@@ -202,16 +209,9 @@ def _random_tensor(
         found = row_splits(rng, shape[0] + (not splits), rows[1])
         return (found if splits else np.diff(found)).astype(dtype.numpy())
     if dtype.is_integer():
-        low, high, index = integer_range(value, sizes)
-        integers: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
-        if integers.size == 1:  # random ones would often be equal in all samples
-            integers = np.full(shape, low + sample % (high - low))
-        if low and integers.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
-            integers[::-1].sort(axis=0)  # models that do not sort sequences by length may need this order
-        _insert(rng, integers.reshape(-1), [v for v in special_values if not index or low <= v < high], sample, 2)
-        if must_be_sorted(value) and integers.ndim:
-            integers.sort(axis=-1)
-        return np.asarray(integers.astype(dtype.numpy()))
+        return _integers(rng, value, shape, sample, integer_range(value, sizes), special_values)
+    if dtype.is_floating_point() and (whole := index_or_length_range(value, sizes)) is not None:
+        return _integers(rng, value, shape, sample, whole, [v for v in special_values if v == np.floor(v)])
     values_drawn = np.asarray(rng.standard_normal(shape))
     flat = values_drawn.reshape(-1)
     if edges and values_drawn.size:
@@ -230,6 +230,23 @@ def _random_tensor(
     if must_be_sorted(value) and made.ndim:
         made.sort(axis=-1)
     return made
+
+
+def _integers(
+    rng: np.random.Generator, value: ir.Value, shape: Sequence[int], sample: int, drawn_from: tuple[int, int, bool],
+    special_values: Sequence[Any],
+) -> np.ndarray[Any, Any]:
+    """Integers of a range, upper end excluded, in the input's dtype; of indices, it includes only what is in the range."""
+    low, high, index = drawn_from
+    integers: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
+    if integers.size == 1:  # random ones would often be equal in all samples
+        integers = np.full(shape, low + sample % (high - low))
+    if low and integers.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
+        integers[::-1].sort(axis=0)  # models that do not sort sequences by length may need this order
+    _insert(rng, integers.reshape(-1), [v for v in special_values if not index or low <= v < high], sample, 2)
+    if must_be_sorted(value) and integers.ndim:
+        integers.sort(axis=-1)
+    return np.asarray(integers.astype((value.dtype or ir.DataType.INT64).numpy()))
 
 
 def row_splits(rng: np.random.Generator, count: int, end: int) -> np.ndarray[Any, Any]:

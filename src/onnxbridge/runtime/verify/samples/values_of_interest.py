@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.samples.input_uses import constant_of, uses
+from onnxbridge.runtime.verify.samples.input_uses import COMPARISONS, constant_of, position_count, uses
 
 MOST_CONSTANTS = 64
 """The number of constants used of one operator, spread evenly over all of its constants."""
-_ORDERED = frozenset({"Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Clip", "Max", "Min"})
+_ORDERED = frozenset({*COMPARISONS, "Clip", "Max", "Min"})
 _COMPARED_ATTRIBUTES = {
     "StringNormalizer": ("stopwords",), "TfIdfVectorizer": ("pool_strings", "pool_int64s"),
     "LabelEncoder": ("keys_strings", "keys_int64s", "keys_floats", "keys_tensor", "classes_strings"),
@@ -34,6 +34,8 @@ def values_of_interest(value: ir.Value) -> list[Any]:
     for node, i in uses(value):
         if node.op_type == "Equal":
             exact += _elements(constant_of(node.inputs[1 - i]))
+        elif node.op_type in COMPARISONS and position_count(node.inputs[1 - i]) is not None:
+            continue  # the input holds lengths, which are drawn from all of these positions
         elif node.op_type in _ORDERED:
             for k, other in enumerate(node.inputs):
                 thresholds += _elements(constant_of(other)) if k != i else []

@@ -64,13 +64,21 @@ def test_dilated_transposed_convolutions_of_volumes():
     [
         ("(uint32[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", "the input x x1: MXNet has no arrays of uint32"),
         ("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "the output y x1: MXNet has no arrays of int16"),
-        ("(float[2] x) => (float[0] y) <int64[1] a = {2}, int64[1] b = {9}> { y = Slice (x, a, b) }", "it has no elements"),
         ('(float[2] x) => (string[1] y, float[2] z) { y = Constant <value_strings = ["a"]> () z = Abs (x) }', "has no strings"),
     ],
 )
 def test_arrays_that_mxnet_has_not_are_refused(graph, message):
     with pytest.raises(ConversionError, match=message):
         _converted(graph)
+
+
+@pytest.mark.parametrize("dtype", ["float", "float16", "int64", "bool"])
+def test_arrays_without_elements_do_not_disturb_others(dtype):
+    """A node that allocates nothing fails, which MXNet reports at other results."""
+    graph = f"""({dtype}[2,3] x) => ({dtype}[2,3] y, {dtype}[2,0] none, {dtype}[0,2] also, {dtype}[2,3] z)
+                <int64[1] a = {{3}}, int64[1] b = {{9}}, int64[1] c = {{1}}> {{
+                y = Identity (x) none = Slice (x, a, b, c) also = Transpose (none) z = Concat <axis = 1> (none, x) }}"""
+    assert _converted(graph).report.agrees
 
 
 @pytest.mark.parametrize("dtype", ["float16", "double"])

@@ -37,8 +37,10 @@ class Constant:
 
 def creating_operator(array: Array) -> tuple[str, dict[str, Any]] | None:
     """The operator without inputs, and its attributes, that creates an array; None if there is none."""
-    if array.dtype.name not in _FILLED or not array.size:
+    if array.dtype.name not in _FILLED:
         return None
+    if not array.size:
+        return "_npi_zeros", {"shape": array.shape, "dtype": array.dtype}
     first = array.reshape(-1)[0]
     if array.dtype.kind in "iu" and not _is_exact(array):
         return None

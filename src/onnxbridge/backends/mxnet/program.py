@@ -93,8 +93,6 @@ def _check_ends(graph: ir.Graph) -> None:
         try:
             if _dtype(v) not in _ARRAYS:
                 raise Unsupported(f"MXNet has no arrays of {_dtype(v)}", "cast it inside the model")
-            if kind == "output" and v.shape is not None and 0 in v.shape:
-                raise Unsupported("it has no elements; MXNet cannot return such an array", "leave it out")
         except Unsupported as e:
             problems.append(Problem(f"the {kind} {v.name}", e.reason, e.hint, (SourceLocation(node=v.name or ""),)))
     if problems:
@@ -207,6 +205,9 @@ class _SymbolTarget(Target):
             return result
         if not isinstance(result, Value):
             result = self.writer.literal(np.asarray(result))
+        if (shape := _shape(key)) is not None and 0 in shape and not any(isinstance(size, str) for size in shape):
+            # computing it, MXNet allocates nothing, and takes that for a failure which it reports at other results
+            result = self.writer.literal(np.zeros(shape, _dtype(key)))
         return replace(result, dtype=_dtype(key), shape=_shape(key))
 
     def apply(self, rule: Rule, call: Call, args: list[Any], attrs: dict[str, Any]) -> Any:
@@ -225,7 +226,8 @@ class _SymbolTarget(Target):
     def output(self, value: ir.Value, result: Value, before: list[Value]) -> Value:
         """The symbol's output for an output of the model, with its name if that is unused."""
         node = self.writer.entry(result)[0]
-        if result.constant is not None or self.writer.nodes[node]["op"] == "null" or any(b.node == node for b in before):
+        stored = result.constant is not None and 0 not in (result.shape or ())  # an operator makes those without elements
+        if stored or self.writer.nodes[node]["op"] == "null" or any(b.node == node for b in before):
             result = self.writer.identity(result)
         self.writer.rename(result, _stem(value))
         return result

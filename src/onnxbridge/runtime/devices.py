@@ -257,7 +257,7 @@ def unsupported(model: ir.Model) -> list[Problem]:
 
 def _not_in_python(dtypes: Iterable[ir.DataType]) -> str:
     """What to say of dtypes that ONNX Runtime's Python API does not support; empty if there are none."""
-    names = sorted({d.name.lower() for d in dtypes if d != ir.DataType.STRING and d.numpy().kind == "V"})
+    names = sorted({d.name.lower() for d in dtypes if d != ir.DataType.STRING and d.numpy().isbuiltin == 2})
     return f"ONNX Runtime's Python API does not support {', '.join(names)}" if names else ""
 
 

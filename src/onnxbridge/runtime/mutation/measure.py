@@ -22,6 +22,7 @@ from onnxbridge.runtime.mutation.faults import faults_of
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.mutation.weights import SCALE
 from onnxbridge.runtime.verify.compare import Tolerance, compare
+from onnxbridge.runtime.verify.result_array import result_array
 
 MUTANTS = 50
 """The most faults that are planted by default."""
@@ -232,7 +233,7 @@ def _after(faults: Iterable[Fault], some: Sequence[Fault]) -> list[Fault]:
 def _visibility(name: str, own: Any, changed: Any, tolerance: Tolerance) -> float:
     """The largest difference of an output in units of what is allowed; at most 1 if the comparison would pass, else more."""
     passed = compare(name, own, changed, tolerance).passed
-    a, b = np.asarray(own), np.asarray(changed)
+    a, b = result_array(own), result_array(changed)
     if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "USObiu":
         return 0.0 if passed else np.inf
     a, b = a.astype(np.float64), b.astype(np.float64)
@@ -267,7 +268,7 @@ def _reaches_numbers(node: ir.Node) -> bool:
 def _moved(own: Sequence[Any], changed: Sequence[Any]) -> float:
     """The largest difference of an output as a share of its magnitude, infinity where it is of another kind."""
     found = 0.0
-    for a, b in zip(map(np.asarray, own), map(np.asarray, changed), strict=True):
+    for a, b in zip(map(result_array, own), map(result_array, changed), strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return np.inf
         if a.dtype.kind not in "fc":

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.runtime.verify.result_array import result_array, shapes
+
 MANY_MISMATCHES = 0.5
 """From this share of elements that may differ on, agreement proves little."""
 PROVES_LITTLE = "agreement proves little"
@@ -96,10 +98,12 @@ class Comparison:
 
 def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> Comparison:
     """Compare one output of one sample."""
-    r, c = np.asarray(reference), np.asarray(candidate)
+    r, c = result_array(reference), result_array(candidate)
     notes: list[str] = []
     comparison = Comparison(name, r.shape, str(r.dtype), 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
     wrong = replace(comparison, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
+    if shapes(reference) != shapes(candidate) and r.shape == c.shape:
+        return replace(wrong, notes=(f"tensors of shapes {_listed(candidate)} instead of {_listed(reference)}",))
     if r.shape != c.shape:
         return replace(wrong, notes=(f"shape {list(c.shape)} instead of {list(r.shape)}",))
     if r.dtype != c.dtype:
@@ -117,6 +121,10 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
         what = "the choice among equal numbers" if tolerance.ties >= decided else "rounding alone"
         weak = f"{what} decides about {decided / 2:.0%} of the elements"
     return replace(found, notes=(*notes, *found.notes), weak=weak)
+
+
+def _listed(sequence: Any) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes(sequence))
 
 
 def _compare_exact(comparison: Comparison, r: Any, c: Any) -> Comparison:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.runtime.verify.compare import Comparison, Tolerance, span_of
+from onnxbridge.runtime.verify.result_array import result_array
 
 RUNS = 16
 STANDARD_ERRORS = 8.0
@@ -67,7 +68,7 @@ def compare_random(name: str, wanted: Any, got: Any, difference: str) -> Compari
 
 
 def _numbers(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value).astype(np.float64).reshape(-1)
+    return result_array(value).astype(np.float64).reshape(-1)
 
 
 _STATISTICS: Mapping[str, Callable[[np.ndarray[Any, Any]], Any]] = {

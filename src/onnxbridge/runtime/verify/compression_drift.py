@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.runtime.verify.compare import PROVES_LITTLE, Comparison
+from onnxbridge.runtime.verify.result_array import result_array
 from onnxbridge.runtime.verify.runner import Runner
 
 MAX_DRIFT = 0.1
@@ -69,7 +70,7 @@ class Drift:
         `jumping`: by output, the share of elements that are left out, since the model selects others.
         """
         for name, value in reference.items():
-            a, b = np.asarray(value), np.asarray(stored.get(name))
+            a, b = result_array(value), result_array(stored.get(name))
             if a.dtype.kind in "biufV" and a.shape == b.shape and a.size:
                 a, b = a.astype(np.float64), b.astype(np.float64)
                 finite = np.isfinite(a)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.runtime.verify.result_array import result_array
+
 Array = np.ndarray[Any, Any]
 Pairs = Mapping[str, tuple[Array, Array]]
 """For each output, elements of the reference and of the candidate at the same indices, in float64."""
@@ -25,7 +27,7 @@ class DrawnElements:
     def add(self, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
         """One sample's outputs."""
         for name, value in expected.items():
-            a, b = np.asarray(value), np.asarray(actual.get(name))
+            a, b = result_array(value), result_array(actual.get(name))
             if a.shape != b.shape or not a.size or any(x.dtype.kind in "OUSc" for x in (a, b)):
                 continue
             at = np.arange(a.size) if a.size <= self._of_each else np.unique(self._rng.integers(a.size, size=self._of_each))

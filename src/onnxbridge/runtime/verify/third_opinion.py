@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnxbridge.runtime.verify.compare import Comparison, compare
+from onnxbridge.runtime.verify.result_array import result_array
 from onnxbridge.runtime.verify.runner import Arrays, Runner
 
 _RUNTIMES = {"ONNX": "ONNX Runtime"}
@@ -37,7 +36,7 @@ def third_opinion(
 
 
 def _agree(one: Comparison, own: object, value: object) -> bool:
-    return compare(one.name, value, np.asarray(own, np.asarray(value).dtype), one.tolerance).passed
+    return compare(one.name, value, result_array(own).astype(result_array(value).dtype), one.tolerance).passed
 
 
 def _note(names: Sequence[str], title: str, other: str) -> str:

@@ -12,9 +12,9 @@ from onnxbridge.backends.pytorch.ops import rule
 from onnxbridge.rules import Outputs
 
 
-def shortest(number):
-    """A float32 attribute with its shortest digits: 1e-05, not 9.999999747378752e-06."""
-    return float(str(np.float32(number)))
+def shortest(number, x):
+    """A float32 attribute with its shortest digits, 1e-05, not 9.999999747378752e-06; the number itself for a float64 `x`."""
+    return number if x.dtype == torch.float64 else float(str(np.float32(number)))
 
 
 @rule("BatchNormalization")
@@ -23,7 +23,8 @@ def batch_normalization(
 ):
     if not training_mode:
         parameters = [v.to(X.dtype) for v in (input_mean, input_var, scale, B)]
-        return F.batch_norm(X, *parameters, training=False, momentum=round(1 - shortest(momentum), 7), eps=shortest(epsilon))
+        factor = round(1 - shortest(momentum, X), 7)
+        return F.batch_norm(X, *parameters, training=False, momentum=factor, eps=shortest(epsilon, X))
     dims = [d for d in range(X.ndim) if d != 1]
     mean, var = torch.mean(X, dims), torch.var(X, dims, correction=0)
     y = F.batch_norm(X, mean, var, scale.to(X.dtype), B.to(X.dtype), training=False, eps=epsilon)
@@ -34,13 +35,13 @@ def batch_normalization(
 def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
     spatial = input.shape[2:]
     if all(isinstance(n, int) for n in spatial) and math.prod(spatial) > 1:  # PyTorch rejects a single spatial element
-        return F.instance_norm(input, weight=scale, bias=B, eps=shortest(epsilon))
-    return torch.group_norm(input, scale.shape[0], scale, B, shortest(epsilon))
+        return F.instance_norm(input, weight=scale, bias=B, eps=shortest(epsilon, input))
+    return torch.group_norm(input, scale.shape[0], scale, B, shortest(epsilon, input))
 
 
 @rule("GroupNormalization")
 def group_normalization(X, scale, bias, *, num_groups, epsilon=9.999999747378752e-06, stash_type=1):
-    return torch.group_norm(X, num_groups, scale, bias, shortest(epsilon))
+    return torch.group_norm(X, num_groups, scale, bias, shortest(epsilon, X))
 
 
 @rule("LayerNormalization")
@@ -51,7 +52,7 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e
         list(Scale.shape) == size and (B is None or list(B.shape) == size) if all(isinstance(s, int) for s in size) else True
     )
     if not any(outputs[1:]) and shapes_match and Scale.ndim == len(size):
-        return F.layer_norm(X, size, Scale, B, shortest(epsilon))
+        return F.layer_norm(X, size, Scale, B, shortest(epsilon, X))
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
     mean = torch.mean(wide, dims, keepdim=True)
     inverse = torch.rsqrt(torch.var(wide, dims, correction=0, keepdim=True) + epsilon)
@@ -66,7 +67,7 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash
     size = [X.shape[d] for d in dims]
     wide = X.to(torch.float32) if stash_type == 1 and X.dtype in (torch.float16, torch.bfloat16) else X
     if list(scale.shape) == size and all(isinstance(n, int) for n in size) and scale.dtype == X.dtype == wide.dtype:
-        return F.rms_norm(X, size, scale, shortest(epsilon))
+        return F.rms_norm(X, size, scale, shortest(epsilon, X))
     return (wide * torch.rsqrt(torch.mean(wide * wide, dims, keepdim=True) + epsilon)).to(X.dtype).to(scale.dtype) * scale
 
 

@@ -36,6 +36,8 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     if hub.name not in _BOUNDS:
         if not hub.name.startswith(("FLOAT8E4", "FLOAT8E5", "FLOAT4")):
             raise Unsupported(f"QuantizeLinear to {hub.name.lower()}")
+        if y_zero_point is not None:
+            scaled = scaled + broadcastable(y_zero_point, x, axis, block_size).to(scaled.dtype)
         scaled.hub_dtype = kind
         return converted(scaled, hub, saturate)
     low, high = _BOUNDS[hub.name]
@@ -55,6 +57,8 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
     )
     if x_zero_point is not None and x.hub_dtype.name in _BOUNDS:
         wide = x.to(torch.int64) - broadcastable(x_zero_point, x, axis, block_size).to(torch.int64)
+    elif x_zero_point is not None:
+        wide = x.to(torch.float32) - broadcastable(x_zero_point, x, axis, block_size).to(torch.float32)
     else:
         wide = x
     return (wide.to(scale.dtype) * scale).to(dtype)

@@ -42,7 +42,7 @@ for _op, _name in {
 
 @layer("Elu")
 def elu(node: ir.Node, X: ir.Value, *, alpha: float = 1.0) -> Expression | None:
-    return Expression("ELU", (X,), {"alpha": short(alpha), **dtype_config(X)}) if is_float(X) else None
+    return Expression("ELU", (X,), {"alpha": short(alpha, X), **dtype_config(X)}) if is_float(X) else None
 
 
 @layer("Selu")
@@ -56,7 +56,7 @@ def selu(
 def leaky_relu(node: ir.Node, X: ir.Value, *, alpha: float = 0.009999999776482582) -> Expression | None:
     if not is_float(X) or alpha < 0:
         return None
-    return Expression("LeakyReLU", (X,), {"negative_slope": short(alpha), **dtype_config(X)})
+    return Expression("LeakyReLU", (X,), {"negative_slope": short(alpha, X), **dtype_config(X)})
 
 
 @layer("PRelu")
@@ -80,7 +80,8 @@ def hard_sigmoid(node: ir.Node, X: ir.Value, *, alpha: float = 0.200000002980232
 @layer("Gelu")
 def gelu(node: ir.Node, X: ir.Value, *, approximate: str = "none") -> Expression | None:
     if approximate == "tanh":
-        return Expression("ops.gelu", (X,), {"approximate": True}) if is_float(X) and rank(X) >= 1 else None
+        exact = is_float(X) and X.dtype != ir.DataType.DOUBLE  # TensorFlow has its factor in float32
+        return Expression("ops.gelu", (X,), {"approximate": True}) if exact and rank(X) >= 1 else None
     return _activation(X, "gelu")
 
 

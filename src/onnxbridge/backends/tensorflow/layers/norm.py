@@ -27,12 +27,14 @@ def batch_normalization(
     axis = _channel_axis(node, X)
     if dims(X)[axis] is None:
         return None
-    config = {"axis": axis, "epsilon": short(epsilon), "momentum": short(momentum), **dtype_config(X)}
+    config = {"axis": axis, "epsilon": short(epsilon, X), "momentum": short(momentum, X), **dtype_config(X)}
     return Expression("BatchNormalization", (X,), config, tuple(map(weight, given)))
 
 
-def short(number: float) -> float:
-    """The shortest decimal number that is the same in float32: 1e-05, not 9.999999747378752e-06."""
+def short(number: float, x: ir.Value) -> float:
+    """The shortest decimal number that is the same in float32: 1e-05, not 9.999999747378752e-06; the number itself in float64."""
+    if x.dtype == ir.DataType.DOUBLE:
+        return number
     return next(n for digits in range(1, 18) if _close(n := float(f"{number:.{digits}g}"), number))
 
 
@@ -51,7 +53,7 @@ def layer_normalization(
     sizes = [dims(X)[a] for a in axes]
     if None in sizes or dims(Scale) != sizes or axes[0] == 0 or (B is not None and (not is_weight(B) or dims(B) != sizes)):
         return None
-    config = {"axis": -1 if len(axes) == 1 else axes, "epsilon": short(epsilon), **dtype_config(X)}
+    config = {"axis": -1 if len(axes) == 1 else axes, "epsilon": short(epsilon, X), **dtype_config(X)}
     if B is None:
         return Expression("LayerNormalization", (X,), {**config, "center": False}, (weight(Scale),))
     return Expression("LayerNormalization", (X,), config, (weight(Scale), weight(B)))
@@ -65,7 +67,7 @@ def rms_normalization(
         return None
     if dims(X)[-1] is None or dims(scale) != dims(X)[-1:]:
         return None
-    return Expression("RMSNormalization", (X,), {"epsilon": short(epsilon), **dtype_config(X)}, (weight(scale),))
+    return Expression("RMSNormalization", (X,), {"epsilon": short(epsilon, X), **dtype_config(X)}, (weight(scale),))
 
 
 @layer("GroupNormalization", last("GroupNormalization"))
@@ -88,5 +90,5 @@ def _groups(node: ir.Node, x: ir.Value, scale: Any, bias: Any, groups: int, epsi
         return None
     if dims(x)[-1] is None or dims(scale) != dims(x)[-1:]:
         return None
-    config = {"groups": groups, "axis": -1, "epsilon": short(epsilon), **dtype_config(x)}
+    config = {"groups": groups, "axis": -1, "epsilon": short(epsilon, x), **dtype_config(x)}
     return Expression("GroupNormalization", (x,), config, (weight(scale), weight(bias)))

@@ -29,6 +29,8 @@ def selu(X, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
 
 @rule("Gelu")
 def gelu(X, *, approximate="none"):
+    if approximate == "tanh" and X.dtype == tf.float64:  # TensorFlow has its factor in float32
+        return 0.5 * X * (1 + tf.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3)))
     return tf.nn.gelu(X, approximate=approximate == "tanh")
 
 

@@ -194,6 +194,8 @@ def converted(input, to, saturate=1, round_mode="up"):
         return _to_power_of_two(tf.cast(input, tf.float32), saturate, round_mode)
     if source in _EIGHT_BIT and dtype != tf.float32:
         input = tf.cast(input, tf.float32)
+    if source.is_floating_point() and to in (D.INT8, D.UINT8, D.INT16, D.UINT16):  # from int32, they keep the low bits
+        input = tf.cast(input, tf.int32)
     return tf.cast(input, dtype)
 
 

@@ -43,6 +43,8 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     within = dtypes.of(kind)
     scaled = quotient(tf.cast(x, within), tf.cast(_shaped(y_scale, x, axis, block_size), within))
     if to not in _BOUNDS:
+        if y_zero_point is not None:
+            scaled = scaled + tf.cast(_shaped(y_zero_point, x, axis, block_size), within)
         return converted(scaled, to, saturate)
     wide = tf.cast(tf.round(scaled), tf.float64 if to == D.INT32 or kind == D.DOUBLE else tf.float32)
     if y_zero_point is not None:
@@ -58,4 +60,6 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
         wide = tf.cast(x, tf.int32)
         if x_zero_point is not None:
             wide = wide - tf.cast(_shaped(x_zero_point, x, axis, block_size), tf.int32)
+    elif x_zero_point is not None:
+        wide = tf.cast(x, tf.float32) - tf.cast(_shaped(x_zero_point, x, axis, block_size), tf.float32)
     return converted(tf.cast(wide, scale.dtype) * scale, D(output_dtype) if output_dtype else dtypes.hub(x_scale))

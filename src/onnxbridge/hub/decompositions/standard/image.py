@@ -100,7 +100,8 @@ def _input_coordinates(op, mode, factor, length, result, roi_ends):
     if mode == "pytorch_half_pixel":
         return op.Where(op.Equal(count, 1.0), op.Mul(positions, 0.0), centered)
     if mode == "half_pixel_symmetric":
-        return op.Add(centered, op.Mul(op.Div(size, 2.0), op.Sub(1.0, op.Div(count, op.Mul(factor, size)))))
+        offset = op.Mul(op.Div(size, 2.0), op.Sub(1.0, op.Div(count, op.Mul(factor, size))))
+        return op.Sub(op.Add(offset, op.Div(op.Add(positions, 0.5), factor)), 0.5)  # in this order, as ONNX Runtime rounds
     if mode == "align_corners":
         exact = op.Mul(factor, size)
         is_single = op.Equal(exact, 1.0)

@@ -36,6 +36,8 @@ def quantize_linear(
     inner = ir.DataType(precision) if precision else y_scale.dtype
     y = op.Div(cast(op, x, inner), cast(op, _broadcast_parameter(op, y_scale, x, axis, block_size), inner))
     if dtype.name not in _LIMITS:
+        if _is_used(y_zero_point):
+            y = op.Add(y, cast(op, _broadcast_parameter(op, y_zero_point, x, axis, block_size), inner))
         return op.Cast(y, to=dtype, saturate=saturate)
     y = cast(op, op.Round(y), _FLOAT)
     if y_zero_point is not None:
@@ -49,8 +51,27 @@ def dequantize_linear(op, x, x_scale, x_zero_point=None, *, axis=1, block_size=0
     quantized_dtype = x.dtype.name in (*_LIMITS, "INT32")
     if x_zero_point is not None and quantized_dtype:
         x = op.Sub(cast(op, x, _INT32), cast(op, _broadcast_parameter(op, x_zero_point, x, axis, block_size), _INT32))
+    elif _is_used(x_zero_point):
+        x = op.Sub(cast(op, x, _FLOAT), cast(op, _broadcast_parameter(op, x_zero_point, x, axis, block_size), _FLOAT))
     y = op.Mul(op.Cast(x, to=x_scale.dtype), scale)
     return cast(op, y, ir.DataType(output_dtype)) if output_dtype else y
+
+
+def _is_used(zero_point):
+    """Whether a zero point of 8-bit floating point, which is zero in nearly all models, may be another number."""
+    values = None if zero_point is None else known(zero_point)
+    return zero_point is not None and (values is None or bool(np.any(np.asarray(values) != 0)))
+
+
+@decompose("DynamicQuantizeLinear")
+def dynamic_quantize_linear(op, x):
+    """Where all elements are zero, the scale is 1, as ONNX Runtime has it; the standard's function divides by zero."""
+    low, high = (op.call(f"Reduce{end}", x, keepdims=0) for end in ("Min", "Max"))
+    low, high = op.Min(low, 0.0), op.Max(high, 0.0)
+    scale = op.Div(op.Sub(high, low), 255.0)
+    scale = op.Where(op.Equal(scale, 0.0), 1.0, scale)
+    zero = op.Cast(op.Round(op.Clip(op.Div(op.Neg(low), scale), 0.0, 255.0)), to=ir.DataType.UINT8)
+    return op.QuantizeLinear(x, scale, zero), scale, zero
 
 
 def _subtract_zero_point(op, values, zero_point, point, dtype):

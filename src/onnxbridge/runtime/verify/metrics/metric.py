@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxbridge.errors import UsageError, VerificationError, first_line
 from onnxbridge.runtime.verify.metrics import error_measures as measures
+from onnxbridge.runtime.verify.result_array import result_array
 from onnxbridge.runtime.verify.samples.import_function import import_function, is_function_name
 
 Array = np.ndarray[Any, Any]
@@ -137,7 +138,7 @@ def _own(name: str, function: Any, higher_is_better: bool | None) -> Metric:
 
 def measured(metric: Metric, reference: Any, candidate: Any) -> float | None:
     """A metric of one output of one sample."""
-    r, c = np.asarray(reference), np.asarray(candidate)
+    r, c = result_array(reference), result_array(candidate)
     if metric.own:
         return metric.measure(r, c)
     numbers = [_is_number(v) for v in (r, c)]

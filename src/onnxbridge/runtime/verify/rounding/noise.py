@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.runtime.verify.result_array import result_array
+
 # An element jumps if it moves JUMP times as far as the lowest decile of the elements that move, in the run that moves them least,
 # and by more than these shares of itself and of the largest element.
 JUMP, OF_ITSELF, OF_LARGEST = 32, 1 / 32, 1 / 256
@@ -49,9 +51,12 @@ def epsilon(dtype: np.dtype[Any]) -> float:
 
 
 def moved_by_rounding(array: np.ndarray[Any, Any], rng: np.random.Generator, exact: Sequence[Any] = ()) -> np.ndarray[Any, Any]:
-    """Floating-point inputs moved up or down by half of eps, as float64, except numbers in `exact`."""
+    """Floating-point inputs moved up or down by half of eps, as float64, except numbers in `exact`.
+
+    Dtypes of 8 bits and fewer only store numbers, which operators convert before they compute.
+    """
     eps = epsilon(array.dtype)
-    if not eps:
+    if not eps or array.dtype.itemsize == 1:
         return array
     wide = array.astype(np.float64)
     moved = wide * (1 + eps * rng.choice([-0.5, 0.5], wide.shape))
@@ -60,8 +65,8 @@ def moved_by_rounding(array: np.ndarray[Any, Any], rng: np.random.Generator, exa
 
 def noise_between(exact: Any, others: Sequence[Any], whole: bool = False) -> Noise:
     """The distance of other runs from the exact one; with `whole`, elements that jump count as others do."""
-    a = np.asarray(exact)
-    runs = [np.asarray(other) for other in others]
+    a = result_array(exact)
+    runs = [result_array(other) for other in others]
     found = Noise(resized=any(run.shape != a.shape for run in runs))
     runs = [run for run in runs if run.shape == a.shape]
     if not a.size or not runs:

@@ -32,6 +32,7 @@ from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.numpy.sums import watching_sums
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance
+from onnxbridge.runtime.verify.result_array import result_array
 from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
 from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing
@@ -112,7 +113,7 @@ class Rounding:
         except Exception:
             return 0
         self._ran.append((feeds, found))
-        results = [np.asarray(r) for r in found]
+        results = [result_array(r) for r in found]
         empty = any(not r.size or (r.dtype.kind == "f" and np.isnan(r).any()) for r in results)
         return 1 if empty else 2
 
@@ -145,7 +146,7 @@ class Rounding:
             return float("inf")
         results = next((results for ran, results in self._ran if ran is feeds), [])
         shares = [0.0]
-        for name, value in zip(self._own.output_names, map(np.asarray, results), strict=False):
+        for name, value in zip(self._own.output_names, map(result_array, results), strict=False):
             finite = value[np.isfinite(value)].astype(np.float64) if epsilon(value.dtype) else np.zeros(0)
             if span := np.ptp(finite) if finite.size else 0.0:
                 tolerance = self._tolerance(name, value)
@@ -220,7 +221,7 @@ class Rounding:
                 break
             for name, a, b in zip(self._own.output_names, exact, run, strict=True):
                 self._choices[name] = noise_between(a, [b]).combined(self._choices.get(name, Noise()))
-                self._seen.setdefault(name, []).extend(np.asarray(v).reshape(-1) for v in (a, b))
+                self._seen.setdefault(name, []).extend(result_array(v).reshape(-1) for v in (a, b))
 
     def _rerun_ties(self, feeds: Mapping[str, Any]) -> None:
         """Measure the share of elements that other choices among equal numbers change; no rounding error tells these apart."""
@@ -239,7 +240,7 @@ class Rounding:
             except Exception as e:
                 self._incomplete.append(f"other choices among equal scores were not measured: {_described(e)}")
                 break
-            for name, a, b in zip(names, map(np.asarray, usual), map(np.asarray, run), strict=True):
+            for name, a, b in zip(names, map(result_array, usual), map(result_array, run), strict=True):
                 if a.shape == b.shape and a.size:
                     differs = np.asarray(a != b) & ~(np.asarray(a != a) & np.asarray(b != b))  # NaN in both is the same
                     found[name] = found.get(name, np.zeros(a.shape, bool)) | differs
@@ -250,7 +251,7 @@ class Rounding:
         start = self._work()
         rng = np.random.default_rng(0)
         supplied = self._supplied(feeds)
-        moved = {k: moved_by_rounding(np.asarray(v), rng, self._exact_elements(k, v)) for k, v in supplied.items()}
+        moved = {k: self._moved(k, v, rng) for k, v in supplied.items()}
         try:
             known = next((results for ran, results in self._ran if ran is feeds), None)
             before = self._exact.work
@@ -302,6 +303,11 @@ class Rounding:
     def _work(self) -> int:
         return sum(executor.work for executor in {self._own, self._exact, self._noisy})
 
+    def _moved(self, name: str, value: Any, rng: np.random.Generator) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._moved(name, item, rng) for item in value]
+        return moved_by_rounding(np.asarray(value), rng, self._exact_elements(name, value))
+
     def _exact_elements(self, name: str, value: Any) -> list[Any]:
         """The numbers in an input that rounding does not move."""
         exact = list(self._exact_inputs.get(name, ()))
@@ -315,7 +321,7 @@ class Rounding:
 
     def tolerances(self, references: Mapping[str, Any]) -> dict[str, Tolerance]:
         """One tolerance for each output of the reference, from all samples measured so far."""
-        return {name: self._tolerance(name, np.asarray(r)) for name, r in references.items()}
+        return {name: self._tolerance(name, result_array(r)) for name, r in references.items()}
 
     def notes(self) -> list[str]:
         """Notes on outputs whose size depends on rounding, and on what could not be measured."""

@@ -14,6 +14,7 @@ from onnxbridge.hub.patterns.match import scalar
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.verify.compare import Comparison
+from onnxbridge.runtime.verify.result_array import result_array
 
 WIDE = 0.01
 """A tolerance above this share of an output's range hides errors that users see."""
@@ -45,7 +46,7 @@ class Outputs:
     def add(self, results: Mapping[str, Any]) -> None:
         """Add the outputs of one sample."""
         for name, value in results.items():
-            array = np.asarray(value)
+            array = result_array(value)
             if array.dtype.kind not in "fV" or not array.size:
                 continue
             array = array.astype(np.float64)

@@ -24,7 +24,7 @@ def relu(X):
 
 @rule("LeakyRelu")
 @widened
-def leaky_relu(X, *, alpha=0.01):
+def leaky_relu(X, *, alpha=0.009999999776482582):
     return np.where(X < 0, X * X.dtype.type(alpha), X)
 
 

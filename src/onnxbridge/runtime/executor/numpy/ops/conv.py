@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxbridge.hub.io.resource_limits import claim
@@ -110,6 +112,9 @@ def col2im(input, image_shape: Ints, block_shape: Ints, *, dilations=None, pads=
     sizes = [n + b + e for n, (b, e) in zip(image_shape, cut, strict=True)]
     out = [(n - e) // s + 1 for n, e, s in zip(sizes, extent(block_shape, dilations), strides, strict=True)]
     batch, channels = input.shape[0], input.shape[1] // int(np.prod(block_shape))
+    if input.shape[1:] != (channels * int(np.prod(block_shape)), math.prod(out)):
+        blocks = f"{math.prod(out)} blocks of shape {list(block_shape)}"
+        raise ValueError(f"Col2Im: an input of shape {list(input.shape)} does not have {blocks}")
     claim((batch, channels, *sizes), input.dtype)
     y = np.zeros((batch, channels, *sizes), input.dtype)
     cols = input.reshape(batch, channels, -1, *out)

@@ -23,7 +23,9 @@ def _normalized(x, axes, epsilon):
 
 
 @rule("BatchNormalization")
-def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
+def batch_normalization(
+    X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
+):
     x = wide(X)
     mean, var = wide(input_mean), wide(input_var)
     if training_mode:
@@ -41,7 +43,7 @@ def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, mom
 
 
 @rule("LayerNormalization")
-def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
+def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=FLOAT):
     x = wide(X)
     y, center, inverse = _normalized(x, tuple(range(axis % x.ndim, x.ndim)), epsilon)
     y = y * wide(Scale)
@@ -52,7 +54,7 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=F
 
 
 @rule("RMSNormalization")
-def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
+def rms_normalization(X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=FLOAT):
     x = wide(X)
     axes = tuple(range(axis % x.ndim, x.ndim))
     y = x / np.sqrt(mean(x * x, axes, keepdims=True) + x.dtype.type(epsilon)) * wide(scale)
@@ -61,14 +63,14 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=FLOAT):
 
 @rule("InstanceNormalization")
 @widened
-def instance_normalization(input, scale, B, *, epsilon=1e-5):
+def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
     y = _normalized(input, tuple(range(2, input.ndim)), epsilon)[0]
     return y * _per_channel(scale, input) + _per_channel(B, input)
 
 
 @rule("GroupNormalization")
 @widened
-def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=FLOAT):
+def group_normalization(X, scale, bias, *, epsilon=9.999999747378752e-06, num_groups, stash_type=FLOAT):
     groups = X.reshape(X.shape[0], num_groups, -1)
     y = _normalized(groups, (2,), epsilon)[0].reshape(X.shape)
     return y * _per_channel(scale, X) + _per_channel(bias, X)

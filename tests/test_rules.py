@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
+from onnxbridge.backends.coreml.ops import rule as coreml
+from onnxbridge.backends.mxnet.ops import rule as mxnet
+from onnxbridge.backends.pytorch.ops import rule as pytorch
+from onnxbridge.backends.tensorflow.ops import all_rules as tensorflow
+from onnxbridge.hub.decompositions.standard import decompose
+from onnxbridge.hub.ir.schemas import schema_of
 from onnxbridge.rules import Floats, Ints, Outputs, Rules, no_rule
+from onnxbridge.runtime.executor.numpy.ops import rule as executor
 
 
 def test_a_signature_tells_inputs_attributes_and_statics():
@@ -49,3 +57,24 @@ def test_an_operator_can_say_why_it_has_no_rule():
     assert (no_rule("Tanhh", rules).reason, no_rule("Tanhh", rules).hint) == ("no rule", "there are rules for Tanh")
     rules("Cot")(lambda x: x)
     assert rules.reasons() == {"Tan": "it has poles"}
+
+
+@pytest.mark.parametrize("target", ["executor", "decompositions", "pytorch", "tensorflow", "mxnet", "coreml"])
+def test_defaults_of_attributes_are_those_of_the_standard(target):
+    """In float32: 1e-5 is 9.999999747378752e-06, which matters where a model computes in float64."""
+    own = {"executor": executor, "decompositions": decompose, "pytorch": pytorch, "mxnet": mxnet, "coreml": coreml}
+    rules = tensorflow() if target == "tensorflow" else own[target]
+    compared = 0
+    for op in rules:
+        domain, _, name = op.rpartition("::")
+        try:
+            attributes = schema_of(name, domain).attributes
+        except ValueError:  # of another organization
+            continue
+        for param in rules[op].params:
+            attribute = attributes.get(param.name)
+            if attribute is None or not isinstance(param.default, float) or attribute.default_value.type == 0:
+                continue
+            assert param.default == onnx.helper.get_attribute_value(attribute.default_value), (op, param.name)
+            compared += 1
+    assert compared > 10

@@ -180,6 +180,16 @@ def test_sizes_beyond_the_data_are_rejected(written, members):
         frontend.to_hub(written({name: b""}))
 
 
+def test_sizes_that_are_no_numbers_are_rejected(written, members):
+    """JSON of 1e999 is infinite."""
+
+    def infinite(entry):
+        entry["tensor_meta"]["sizes"] = [{"as_int": float("inf")}]
+
+    with pytest.raises(UnsafeFileError, match="invalid metadata of the tensor"):
+        frontend.to_hub(written(config(members, "weights", infinite)))
+
+
 def test_archives_not_written_by_pytorch_are_rejected(written, members, tmp_path, monkeypatch):
     for extra in ("net/data/aotinductor/model/a.so", "net/../../escape", "other/models/model.json"):
         with pytest.raises(UnsafeFileError):

@@ -87,7 +87,7 @@ def graph(parsed: Any, label: str, depth: int = 0) -> Graph:
         heads = tuple(_entry(e, len(new_index), new_index) for e in _typed(parsed["heads"], list))
         np_shape = bool(_value(attrs.get("is_np_shape", 0)))
         return Graph(tuple(nodes), heads, np_shape, attrs)
-    except (_InvalidSymbol, KeyError, TypeError, ValueError, IndexError) as e:
+    except (_InvalidSymbol, KeyError, TypeError, ValueError, OverflowError, IndexError) as e:
         raise UnsafeFileError(f"{label}: is not a symbol file: {type(e).__name__.lstrip('_').lower()} {e}.") from None
 
 

@@ -30,7 +30,7 @@ def softplus(X):
 
 
 @rule("LeakyRelu")
-def leaky_relu(X, *, alpha=0.01):
+def leaky_relu(X, *, alpha=0.009999999776482582):
     return mb.leaky_relu(x=X, alpha=like(X, alpha))
 
 
@@ -45,7 +45,7 @@ def thresholded_relu(X, *, alpha=1.0):
 
 
 @rule("HardSigmoid")
-def hard_sigmoid(X, *, alpha=0.2, beta=0.5):
+def hard_sigmoid(X, *, alpha=0.20000000298023224, beta=0.5):
     return mb.sigmoid_hard(x=X, alpha=like(X, alpha), beta=like(X, beta))
 
 

@@ -16,7 +16,9 @@ def _per_channel(v, rank):
 
 
 @rule("BatchNormalization", limits="inference only")
-def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
+def batch_normalization(
+    X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
+):
     """MIL's batch_norm for constant parameters and 1 to 3 spatial axes; composed otherwise, and in training mode."""
     if training_mode:
         return _training_norm(X, scale, B, input_mean, input_var, epsilon, momentum)
@@ -48,7 +50,7 @@ def _training_norm(X, scale, B, input_mean, input_var, epsilon, momentum):
 
 
 @rule("InstanceNormalization")
-def instance_normalization(input, scale, B, *, epsilon=1e-5):
+def instance_normalization(input, scale, B, *, epsilon=9.999999747378752e-06):
     if scale.val is not None and B.val is not None and 3 <= input.rank <= 4:
         return mb.instance_norm(x=input, gamma=scale.val, beta=B.val, epsilon=like(input, epsilon))
     y = _standardized(input, list(range(2, input.rank)), epsilon)
@@ -62,7 +64,7 @@ def _standardized(x, axes, epsilon):
 
 
 @rule("LayerNormalization")
-def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1, outputs: Outputs):
+def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1, outputs: Outputs):
     axes = list(range(axis % X.rank, X.rank))
     returns_statistics = len(outputs) > 1 and any(outputs[1:])
     parts = tuple(X.shape[a] for a in axes)
@@ -79,7 +81,7 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1
 
 
 @rule("RMSNormalization")
-def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+def rms_normalization(X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     x = cast(X, types.fp32) if stash_type == 1 else X
     square = mb.reduce_mean(x=mb.square(x=x), axes=list(range(axis % X.rank, X.rank)), keep_dims=True)
     y = mb.real_div(x=x, y=mb.sqrt(x=mb.add(x=square, y=like(x, epsilon))))
@@ -87,7 +89,7 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
 
 
 @rule("GroupNormalization")
-def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
+def group_normalization(X, scale, bias, *, epsilon=9.999999747378752e-06, num_groups, stash_type=1):
     """Each group of channels is reshaped to one row and standardized; then the per-channel scale and bias are applied."""
     dims = sizes(X)
     x = cast(X, types.fp32) if stash_type == 1 else X
@@ -97,7 +99,7 @@ def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=
 
 
 @rule("LRN")
-def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
+def lrn(X, *, alpha=9.999999747378752e-05, beta=0.75, bias=1.0, size):
     """MIL's local_response_norm supports only odd window sizes and ranks 3 and 4; composed otherwise."""
     if size % 2 and 3 <= X.rank <= 4:
         return mb.local_response_norm(x=X, size=size, alpha=like(X, alpha), beta=like(X, beta), k=like(X, bias))

@@ -48,7 +48,7 @@ def _with_float32_parameters(lower):
 
 @rule("LeakyRelu")
 @_with_float32_parameters
-def leaky_relu(sym, X, *, alpha=0.01):
+def leaky_relu(sym, X, *, alpha=0.009999999776482582):
     return sym.LeakyReLU(X, act_type="leaky", slope=alpha)
 
 
@@ -60,7 +60,7 @@ def elu(sym, X, *, alpha=1.0):
 
 @rule("Selu")
 @_with_float32_parameters
-def selu(sym, X, *, alpha=1.6732632, gamma=1.050701):
+def selu(sym, X, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
     return sym._mul_scalar(sym.LeakyReLU(X, act_type="elu", slope=alpha), scalar=gamma, is_int=False)
 
 
@@ -71,7 +71,7 @@ def prelu(sym, X, slope):
 
 @rule("HardSigmoid")
 @_with_float32_parameters
-def hard_sigmoid(sym, X, *, alpha=0.2, beta=0.5):
+def hard_sigmoid(sym, X, *, alpha=0.20000000298023224, beta=0.5):
     return sym.hard_sigmoid(X, alpha=alpha, beta=beta)
 
 

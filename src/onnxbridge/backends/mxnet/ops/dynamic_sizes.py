@@ -1,10 +1,13 @@
 """Arrays whose sizes are known only when the model runs.
 
 MXNet's operators take sizes as attributes. A size that an input of the model has is therefore taken from that input: its elements
-along the axis, as zeros, added to ones where the size is needed.
+along the axis, as zeros, added to ones where the size is needed. For the size T + 1 another zero is appended, for T - 1 the first
+is left out, and for T//2 every second is kept.
 """
 
 from __future__ import annotations
+
+import ast
 
 import numpy as np
 
@@ -15,13 +18,13 @@ HINT = "make it a constant, or give the input a fixed shape"
 
 
 def declared_shape(sym, name):
-    """The declared shape of the result, which says what the input `name` would: integers, names of dynamic sizes, and products.
+    """The declared shape of the result, which says what the input `name` would: integers, and sizes computed from dynamic ones.
 
     Raises:
         Unsupported: if a size is none of these.
     """
     shape = sym.expected[0] if sym.expected else None
-    if shape is None or not all(isinstance(d, int) or _factors(sym, d) for d in shape):
+    if shape is None or not all(isinstance(d, int) or _expression(sym, d) is not None for d in shape):
         raise Unsupported(f"input {name!r} must be known when converting", HINT)
     return shape
 
@@ -38,10 +41,28 @@ def declared_sizes(sym, name):
     return shape
 
 
-def _factors(sym, size):
-    """The factors of a size such as "4*batch", each an integer or the name of a size; None if there are others."""
-    parts = [int(part) if part.isdigit() else part for part in (size or "").split("*")]
-    return parts if all(isinstance(part, int) or part in sym.sizes for part in parts) else None
+def _expression(sym, size):
+    """A size such as "T", "4*batch", "T - 1" or "(T + 1)//2", parsed; None where MXNet's operators cannot make it."""
+    if size in sym.sizes:  # a name with a hyphen would be a difference
+        return ast.Name(size)
+    try:
+        parsed = ast.parse(size or "", mode="eval").body
+    except SyntaxError:
+        return None
+    return parsed if _can_be_made(sym, parsed) else None
+
+
+def _can_be_made(sym, node):
+    match node:
+        case ast.Name(id=name):
+            return name in sym.sizes
+        case ast.Constant(value=value):
+            return isinstance(value, int) and value > 0
+        case ast.BinOp(op=ast.Add() | ast.Mult()):
+            return _can_be_made(sym, node.left) and _can_be_made(sym, node.right)
+        case ast.BinOp(op=ast.Sub() | ast.FloorDiv(), right=ast.Constant()):
+            return _can_be_made(sym, node.left) and _can_be_made(sym, node.right)
+    return False
 
 
 def is_static(shape):
@@ -59,17 +80,37 @@ def ones_of(sym, shape, dtype):
     return typed(total, dtype, tuple(shape))
 
 
-def _along(sym, name, dtype):
-    """As many zeros as a size that has a name, or as a product of such sizes."""
-    factors = _factors(sym, name)
-    if len(factors) > 1:
-        value = ones_of(sym, factors, dtype)
-    else:
-        value, axis = sym.sizes[name]
-        for other in range(rank(value)):
-            if other != axis:
-                value = typed(sym.slice_axis(value, axis=other, begin=0, end=1), value.dtype, value.shape)
-    return cast(sym, typed(sym.Reshape(sym.zeros_like(value), shape=(-1,)), value.dtype, (name,)), dtype)
+def _along(sym, size, dtype):
+    """As many zeros as a computed size."""
+    return cast(sym, _zeros(sym, _expression(sym, size)), dtype)
+
+
+def _zeros(sym, node):
+    """As many zeros of float32 as the size that a parsed expression computes."""
+    match node:
+        case ast.Constant(value=count):
+            zeros = sym.literal(np.zeros(count, np.float32))
+        case ast.BinOp(op=ast.Mult()):
+            column, row = _vector(sym, _zeros(sym, node.left), (-1, 1)), _vector(sym, _zeros(sym, node.right), (1, -1))
+            zeros = _vector(sym, sym._npi_add(column, row))
+        case ast.BinOp(op=ast.Add()):
+            zeros = sym.Concat(_zeros(sym, node.left), _zeros(sym, node.right), dim=0)
+        case ast.BinOp(op=ast.Sub()):
+            zeros = sym.slice_axis(_zeros(sym, node.left), axis=0, begin=node.right.value, end="None")
+        case ast.BinOp(op=ast.FloorDiv()):
+            step = node.right.value
+            zeros = sym.slice(_zeros(sym, node.left), begin=(step - 1,), end=(None,), step=(step,))
+        case _:
+            value, axis = sym.sizes[node.id]
+            for other in range(rank(value)):
+                if other != axis:
+                    value = typed(sym.slice_axis(value, axis=other, begin=0, end=1), value.dtype, value.shape)
+            zeros = cast(sym, typed(_vector(sym, sym.zeros_like(value)), value.dtype, (node.id,)), np.float32)
+    return typed(zeros, np.float32, (ast.unparse(node),))
+
+
+def _vector(sym, value, shape=(-1,)):
+    return sym.Reshape(value, shape=shape)
 
 
 def count(sym, name, dtype):

@@ -10,7 +10,9 @@ from onnxbridge.errors import Unsupported
 
 
 @rule("BatchNormalization")
-def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
+def batch_normalization(
+    sym, X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
+):
     """A layer with its statistics as auxiliary states, which training updates; the formula if they are not constant."""
     if training_mode:
         raise Unsupported("training_mode=1")
@@ -25,7 +27,7 @@ def batch_normalization(sym, X, scale, B, input_mean, input_var, *, epsilon=1e-5
 
 
 @rule("InstanceNormalization")
-def instance_normalization(sym, input, scale, B, *, epsilon=1e-5):
+def instance_normalization(sym, input, scale, B, *, epsilon=9.999999747378752e-06):
     if input.dtype == np.float64:
         raise Unsupported("MXNet normalizes instances in float32 only")
     return within(sym, lambda x, *rest: sym.InstanceNorm(x, *rest, eps=epsilon), np.float32, input, scale, B)
@@ -39,7 +41,7 @@ def _centered(sym, x, axes):
 
 
 @rule("LayerNormalization")
-def layer_normalization(sym, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+def layer_normalization(sym, X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     axes = tuple(range(axis % rank(X), rank(X)))
     gap, mean, var = _centered(sym, X, axes)
     inverse = sym.rsqrt(sym._plus_scalar(var, scalar=epsilon, is_int=False))
@@ -50,7 +52,7 @@ def layer_normalization(sym, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_t
 
 
 @rule("GroupNormalization")
-def group_normalization(sym, X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
+def group_normalization(sym, X, scale, bias, *, epsilon=9.999999747378752e-06, num_groups, stash_type=1):
     sizes = fixed(X)
     gap, _, var = _centered(sym, reshaped(sym, X, (sizes[0], num_groups, -1)), (2,))
     y = sym._npi_multiply(gap, sym.rsqrt(sym._plus_scalar(var, scalar=epsilon, is_int=False)))
@@ -59,13 +61,13 @@ def group_normalization(sym, X, scale, bias, *, epsilon=1e-5, num_groups, stash_
 
 
 @rule("RMSNormalization")
-def rms_normalization(sym, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+def rms_normalization(sym, X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     square = sym._npi_mean(sym.square(X), axis=tuple(range(axis % rank(X), rank(X))), keepdims=True)
     return sym._npi_multiply(sym._npi_multiply(X, sym.rsqrt(sym._plus_scalar(square, scalar=epsilon, is_int=False))), scale)
 
 
 @rule("LRN")
-def lrn(sym, X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
+def lrn(sym, X, *, alpha=9.999999747378752e-05, beta=0.75, bias=1.0, size):
     if size % 2 == 0 or rank(X) != 4:
         raise Unsupported("an even size, or a rank other than 4")
     return sym.LRN(X, alpha=alpha, beta=beta, knorm=bias, nsize=size)

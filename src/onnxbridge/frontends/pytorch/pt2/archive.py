@@ -168,7 +168,7 @@ def _tensor(archive: _Archive, name: str, member: str, meta: Any) -> Any:
         dtype = deserialize_scalar_type(meta["dtype"])
         sizes, strides = ([int(d["as_int"]) for d in meta[key]] for key in ("sizes", "strides"))
         offset = int(meta["storage_offset"]["as_int"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise archive.unsafe(f"has invalid metadata of the tensor {quoted(name)}") from error
     start, size = archive.members[member]
     count = size // dtype.itemsize

@@ -135,7 +135,7 @@ def _validate_pytree(text: Any) -> None:
     """Validate the pytree of inputs or outputs: registered types, with keys and fields only."""
     try:
         _, spec = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Refused("has an invalid description of its inputs or outputs") from error
     stack = [spec] if spec is not None else []
     while stack:

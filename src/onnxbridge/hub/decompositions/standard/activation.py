@@ -31,7 +31,7 @@ def mish(op, X):
 
 
 @decompose("HardSigmoid")
-def hard_sigmoid(op, X, *, alpha=0.2, beta=0.5):
+def hard_sigmoid(op, X, *, alpha=0.20000000298023224, beta=0.5):
     return op.Clip(op.Add(op.Mul(X, alpha), beta), 0.0, 1.0)
 
 

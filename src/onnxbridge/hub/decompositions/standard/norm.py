@@ -18,7 +18,7 @@ def _wide(op, X, axis, stash_type):
 
 
 @decompose("LayerNormalization")
-def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     mean = op.ReduceMean(x, axes)
     centered = op.Sub(x, mean)
@@ -29,7 +29,7 @@ def layer_normalization(op, X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_ty
 
 
 @decompose("RMSNormalization")
-def rms_normalization(op, X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+def rms_normalization(op, X, scale, *, axis=-1, epsilon=9.999999747378752e-06, stash_type=1):
     x, axes = _wide(op, X, axis, stash_type)
     y = op.Div(x, op.Sqrt(op.Add(op.ReduceMean(op.Mul(x, x), axes), epsilon)))
     return op.Mul(y if x is X else op.Cast(y, to=X.dtype), scale)
@@ -53,7 +53,7 @@ def _by_channel(op, values, x):
 
 
 @decompose("InstanceNormalization")
-def instance_normalization(op, input, scale, B, *, epsilon=1e-5):
+def instance_normalization(op, input, scale, B, *, epsilon=9.999999747378752e-06):
     axes = list(range(2, rank(input)))
     centered = op.Sub(input, op.ReduceMean(input, axes))
     spread = op.Sqrt(op.Add(op.ReduceMean(op.Mul(centered, centered), axes), epsilon))
@@ -61,7 +61,9 @@ def instance_normalization(op, input, scale, B, *, epsilon=1e-5):
 
 
 @decompose("BatchNormalization")
-def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0):
+def batch_normalization(
+    op, X, scale, B, input_mean, input_var, *, epsilon=9.999999747378752e-06, momentum=0.8999999761581421, training_mode=0
+):
     mean, variance = input_mean, input_var
     if training_mode:
         axes = [0, *range(2, rank(X))]
@@ -88,7 +90,7 @@ def batch_normalization(op, X, scale, B, input_mean, input_var, *, epsilon=1e-5,
 
 
 @decompose("LRN")
-def lrn(op, X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
+def lrn(op, X, *, size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0):
     """Sums the squares of neighboring channels as slices of a zero-padded value."""
     before = (size - 1) // 2
     rest = [0] * (rank(X) - 2)

@@ -66,7 +66,8 @@ def _is_used(zero_point):
 @decompose("DynamicQuantizeLinear")
 def dynamic_quantize_linear(op, x):
     """Where all elements are zero, the scale is 1, as ONNX Runtime has it; the standard's function divides by zero."""
-    low, high = (op.call(f"Reduce{end}", x, keepdims=0) for end in ("Min", "Max"))
+    low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
+    low.shape = high.shape = ir.Shape([])  # as shape inference cannot know it of an unknown rank
     low, high = op.Min(low, 0.0), op.Max(high, 0.0)
     scale = op.Div(op.Sub(high, low), 255.0)
     scale = op.Where(op.Equal(scale, 0.0), 1.0, scale)

@@ -21,7 +21,7 @@ def _decayed(op, x, gradient, norm_coefficient):
 
 
 @decompose(_TRAINING + "Adagrad")
-def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=0.0, norm_coefficient=0.0):
+def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=9.999999974752427e-07, norm_coefficient=0.0):
     rate = op.Div(R, op.Add(op.Mul(op.Cast(T, to=R.dtype), decay_factor), 1.0))
 
     def step(x, gradient, squares):
@@ -34,7 +34,10 @@ def adagrad(op, R, T, *inputs, decay_factor=0.0, epsilon=0.0, norm_coefficient=0
 
 
 @decompose(_TRAINING + "Adam")
-def adam(op, R, T, *inputs, alpha=0.9, beta=0.999, epsilon=0.0, norm_coefficient=0.0, norm_coefficient_post=0.0):
+def adam(
+    op, R, T, *inputs, alpha=0.8999999761581421, beta=0.9990000128746033, epsilon=9.999999974752427e-07,
+    norm_coefficient=0.0, norm_coefficient_post=0.0,
+):  # fmt: skip
     steps = op.Cast(T, to=R.dtype)
     unbiased = op.Div(
         op.Sqrt(op.Sub(1.0, op.Pow(op.Cast(op.constant(beta), to=R.dtype), steps))),

@@ -62,7 +62,7 @@ def sigmoid(X):
 
 @rule("HardSigmoid")
 @widened
-def hard_sigmoid(X, *, alpha=0.2, beta=0.5):
+def hard_sigmoid(X, *, alpha=0.20000000298023224, beta=0.5):
     return np.clip(X * X.dtype.type(alpha) + X.dtype.type(beta), 0, 1)
 
 

@@ -97,7 +97,7 @@ def _length(x, axis):
 
 @rule("LRN")
 @widened
-def lrn(X, *, size, alpha=1e-4, beta=0.75, bias=1.0):
+def lrn(X, *, size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0):
     channels = X.shape[1]
     before, after = (min(reach, max(channels - 1, 0)) for reach in ((size - 1) // 2, size - 1 - (size - 1) // 2))
     padded = (X.shape[0], channels + before + after, *X.shape[2:])

@@ -20,7 +20,7 @@ def _each(step, inputs, roles):
 
 
 @rule("ai.onnx.preview.training::Adagrad")
-def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0):
+def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=9.999999974752427e-07, norm_coefficient=0.0):
     rate = wide(R) / (1 + T * wide(R).dtype.type(decay_factor))
 
     def step(x, g, h):
@@ -32,7 +32,10 @@ def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0)
 
 
 @rule("ai.onnx.preview.training::Adam")
-def adam(R, T, *inputs, alpha=0.9, beta=0.999, epsilon=1e-6, norm_coefficient=0.0, norm_coefficient_post=0.0):
+def adam(
+    R, T, *inputs, alpha=0.8999999761581421, beta=0.9990000128746033, epsilon=9.999999974752427e-07, norm_coefficient=0.0,
+    norm_coefficient_post=0.0,
+):  # fmt: skip
     rate = wide(R) * np.sqrt(1 - beta ** float(T)) / (1 - alpha ** float(T)) if T > 0 else wide(R)
 
     def step(x, g, v, h):

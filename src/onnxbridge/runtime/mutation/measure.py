@@ -21,8 +21,7 @@ from onnxbridge.runtime.mutation.fault import Change, ConstantChanged, Fault
 from onnxbridge.runtime.mutation.faults import faults_of
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
 from onnxbridge.runtime.mutation.weights import SCALE
-from onnxbridge.runtime.verify.compare import Tolerance, compare
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import Tolerance, compare, result_array
 
 MUTANTS = 50
 """The most faults that are planted by default."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.verify.result_array import result_array, shapes
-
 MANY_MISMATCHES = 0.5
 """From this share of elements that may differ on, agreement proves little."""
 PROVES_LITTLE = "agreement proves little"
@@ -94,6 +92,18 @@ class Comparison:
             "passed": self.passed, "excess": self.excess, "worst": self.worst.as_dict() if self.worst else None,
             "weak": self.weak, "drift": self.drift, "metrics": dict(self.metrics), "notes": list(self.notes),
         }  # fmt: skip
+
+
+def result_array(value: Any) -> np.ndarray[Any, Any]:
+    """A tensor as it is, a sequence of tensors stacked; of tensors that differ in shape, all elements one after the other."""
+    if isinstance(value, (list, tuple)) and len(set(shapes(value))) > 1:
+        return np.concatenate([np.asarray(item).reshape(-1) for item in value])
+    return np.asarray(value)
+
+
+def shapes(value: Any) -> list[tuple[int, ...]]:
+    """The shape of a tensor, or of each tensor in a sequence."""
+    return [np.shape(item) for item in value] if isinstance(value, (list, tuple)) else [np.shape(value)]
 
 
 def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> Comparison:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.compare import Comparison, Tolerance, span_of
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import Comparison, Tolerance, result_array, span_of
 
 RUNS = 16
 STANDARD_ERRORS = 8.0

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.compare import PROVES_LITTLE, Comparison
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import PROVES_LITTLE, Comparison, result_array
 from onnxbridge.runtime.verify.runner import Runner
 
 MAX_DRIFT = 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import result_array
 
 Array = np.ndarray[Any, Any]
 Pairs = Mapping[str, tuple[Array, Array]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxbridge.runtime.verify.compare import Comparison, compare
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import Comparison, compare, result_array
 from onnxbridge.runtime.verify.runner import Arrays, Runner
 
 _RUNTIMES = {"ONNX": "ONNX Runtime"}

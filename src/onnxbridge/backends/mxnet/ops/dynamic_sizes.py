@@ -114,7 +114,7 @@ def _vector(sym, value, shape=(-1,)):
 
 
 def count(sym, name, dtype):
-    """The integers from 0 on, as many as a size that has a name."""
+    """The integers from 0 on, as many as a computed size."""
     numbers = typed(sym._contrib_arange_like(_along(sym, name, np.float32), start=0, step=1, axis=0), np.float32, (name,))
     return cast(sym, numbers, dtype)
 

@@ -16,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 from onnxbridge.errors import UsageError, VerificationError, first_line
+from onnxbridge.runtime.verify.compare import result_array
 from onnxbridge.runtime.verify.metrics import error_measures as measures
-from onnxbridge.runtime.verify.result_array import result_array
 from onnxbridge.runtime.verify.samples.import_function import import_function, is_function_name
 
 Array = np.ndarray[Any, Any]

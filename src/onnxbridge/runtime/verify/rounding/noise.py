@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import result_array
 
 # An element jumps if it moves JUMP times as far as the lowest decile of the elements that move, in the run that moves them least,
 # and by more than these shares of itself and of the largest element.

@@ -31,8 +31,7 @@ from onnxbridge.errors import ConversionError, LimitError, OnnxbridgeError
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.executor.numpy.sums import watching_sums
 from onnxbridge.runtime.executor.work import PER_SECOND
-from onnxbridge.runtime.verify.compare import Tolerance
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import Tolerance, result_array
 from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
 from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing

@@ -13,8 +13,7 @@ from onnxbridge.hub.ir import source_locations
 from onnxbridge.hub.patterns.match import scalar
 from onnxbridge.runtime.executor.executor import Executor
 from onnxbridge.runtime.mutation.sensitivity import Sensitivity
-from onnxbridge.runtime.verify.compare import Comparison
-from onnxbridge.runtime.verify.result_array import result_array
+from onnxbridge.runtime.verify.compare import Comparison, result_array
 
 WIDE = 0.01
 """A tolerance above this share of an output's range hides errors that users see."""

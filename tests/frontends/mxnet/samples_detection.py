@@ -74,6 +74,8 @@ def detection(s, r):
     s("_contrib_ROIAlign", image, unused, pooled_size=(3, 2), spatial_scale=1.0)
     for groups, pooled in ((3, 3), (0, 3), (3, 4)):
         s("_contrib_PSROIPooling", image, regions, spatial_scale=0.5, output_dim=2, pooled_size=pooled, group_size=groups)
+    double = [x.astype(np.float64) for x in (image, regions)]
+    s("_contrib_PSROIPooling", *double, spatial_scale=0.5, output_dim=2, pooled_size=3)
     for extra in ({"kernel_size": 3, "stride1": 2}, {"stride2": 2, "is_multiply": False}):
         s("Correlation", f(2, 3, 8, 9), f(2, 3, 8, 9), max_displacement=2, pad_size=3, **extra)
 

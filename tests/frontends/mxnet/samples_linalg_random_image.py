@@ -19,6 +19,8 @@ def linalg_random_image_samples():
     batch = np.stack([spd, spd * 2 - 1, spd + np.eye(3, dtype=np.float32)])
     lower = np.tril(f(2, 3, 3)) + 2 * np.eye(3, dtype=np.float32)
     s("_linalg_potrf linalg_potrf _linalg_inverse linalg_inverse", batch)
+    s("_linalg_potrf", batch, lower=False)
+    s("_linalg_potri", np.triu(f(2, 3, 3)) + 2 * np.eye(3, dtype=np.float32), lower=False)
     s("_linalg_potri linalg_potri", np.tril(f(2, 3, 3)) + 2 * np.eye(3, dtype=np.float32))
     s("_linalg_slogdet linalg_slogdet", f(2, 3, 3), heads=2)
     s("_linalg_slogdet", spd, heads=2)

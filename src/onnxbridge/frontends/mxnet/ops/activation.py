@@ -57,7 +57,10 @@ def leaky_relu(op, data, gamma=None, *, act_type="leaky", slope=0.25, lower_boun
     if act_type == "gelu":
         return op.Gelu(data)
     if act_type == "prelu":
-        return op.PRelu(data, gamma if rank(gamma) > 1 else op.Reshape(gamma, [-1] + [1] * max(0, rank(data) - 2)))
+        if rank(gamma) == 1:  # of the channels
+            return op.PRelu(data, op.Reshape(gamma, [-1] + [1] * max(0, rank(data) - 2)))
+        missing = list(range(rank(gamma), rank(data)))
+        return op.PRelu(data, op.Unsqueeze(gamma, missing) if missing else gamma)
     raise Unsupported(f"act_type={act_type!r} is not supported")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
@@ -196,7 +197,8 @@ def smooth_l1(op, data, *, scalar=1.0, is_int=True):
 @rule("clip")
 def clip(op, data, *, a_min, a_max):
     if is_integer(data):
-        a_min, a_max = int(a_min), int(a_max)
+        limits = np.iinfo(data.dtype.numpy())
+        a_min, a_max = (min(max(int(bound), limits.min), limits.max) for bound in (a_min, a_max))
     return op.Clip(data, a_min, a_max)
 
 
@@ -305,7 +307,8 @@ ALIASES = {
 
 
 def _binary(function):
-    def lower(op, lhs, rhs):
+    def lower(op, lhs, rhs, *, axis=None):
+        """MXNet ignores `axis`, which its own cosine loss writes."""
         return function(op, lhs, rhs)
 
     return lower

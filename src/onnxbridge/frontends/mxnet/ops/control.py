@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
 
@@ -27,15 +28,16 @@ def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_loc
     items, first, outer = data[: len(slices)], data[len(slices) : len(slices) + len(states)], data[len(slices) + len(states) :]
 
     def body(i, condition, *state):
+        _keep_shapes(state, first)
         parts = [op.Gather(d, i, axis=0) for d in items]
         results = fn(*_body_inputs(len(data), (slices, parts), (states, state), (rest, outer)))
         return op.Identity(condition), *results[num_out_data:], *results[:num_out_data]
 
     count = op.size(items[0], 0)
-    count = op.constant(np.int64(count)) if isinstance(count, int) else count
-    found = op.Loop(count, op.constant(np.bool_(True)), *first, body=body, outputs=num_outputs)
-    found = found if isinstance(found, tuple) else (found,)
-    return *found[len(states) :], *found[: len(states)]
+    trips = op.constant(np.int64(count)) if isinstance(count, int) else count
+    found = op.Loop(trips, op.constant(np.bool_(True)), *first, body=body, outputs=num_outputs)
+    stacked, states = _stacked_and_states(found, first)
+    return *(_rows(y, count) for y in stacked), *states
 
 
 @rule("_cond")
@@ -73,18 +75,38 @@ def while_loop(
         return op.Cast(op.Reshape(cond(*[values[i] for i in condition_inputs])[0], []), to=np.bool_)
 
     def body(i, condition, *state):
+        _keep_shapes(state, first)
         values = everything(state)
         results = func(*[values[i] for i in inner])
         return truth(results[num_out_data:]), *results[num_out_data:], *results[:num_out_data]
 
     first = [data[p] for p in groups]
     found = op.Loop(op.constant(np.int64(max_iterations)), truth(first), *first, body=body, outputs=num_outputs)
+    stacked, states = _stacked_and_states(found, first)
+    return *(_padded(op, y, max_iterations) for y in stacked), *states
+
+
+def _keep_shapes(states, first):
+    """States of ONNX's loops may change their shapes, MXNet's do not."""
+    for state, initial in zip(states, first, strict=True):
+        state.shape = None if initial.shape is None else ir.Shape(list(initial.shape))
+
+
+def _stacked_and_states(found, first):
+    """The results of a Loop: stacked ones, and last states."""
     found = found if isinstance(found, tuple) else (found,)
-    stacked = [_padded(op, y, max_iterations) for y in found[len(first) :]]
-    return *stacked, *found[: len(first)]
+    _keep_shapes(found[: len(first)], first)
+    return found[len(first) :], found[: len(first)]
+
+
+def _rows(stacked, count):
+    """Stacked results of which there are `count`, where that is known."""
+    if stacked.shape is not None and isinstance(count, int):
+        stacked.shape = ir.Shape([count, *list(stacked.shape)[1:]])
+    return stacked
 
 
 def _padded(op, y, count):
     missing = op.Sub(np.array([count], np.int64), op.Shape(y, start=0, end=1))
     zeros = op.Expand(op.constant(np.zeros((), y.dtype.numpy())), op.Concat(missing, op.Shape(y, start=1), axis=0))
-    return op.Concat(y, zeros, axis=0)
+    return _rows(op.Concat(y, zeros, axis=0), count)

@@ -13,16 +13,16 @@ from onnxbridge.hub.ir.values import static_shape
 
 
 @rule("_linalg_potrf", "linalg_potrf")
-def linalg_potrf(op, A):
-    """The lower Cholesky factor."""
-    return factorizations.cholesky(op, A)[0]
+def linalg_potrf(op, A, *, lower=True):
+    """The Cholesky factor, computed from the same triangle of A."""
+    return transposed(op, factorizations.cholesky(op, transposed(op, A, not lower))[0], not lower)
 
 
 @rule("_linalg_potri", "linalg_potri")
-def linalg_potri(op, A):
-    """The inverse of the matrix whose lower Cholesky factor is A."""
+def linalg_potri(op, A, *, lower=True):
+    """The inverse of the matrix whose Cholesky factor is A."""
     unit = factorizations.identity(op, op.size(A, -1), A)
-    half = factorizations.solve_triangular(op, A, op.Expand(unit, op.Shape(A)), upper=False)
+    half = factorizations.solve_triangular(op, transposed(op, A, not lower), op.Expand(unit, op.Shape(A)), upper=False)
     return op.MatMul(transposed(op, half), half)
 
 
@@ -64,6 +64,8 @@ def linalg_syevd(op, A):
 
 def largest_sign(op, rows):
     """The sign of the element of largest size in each row, [..., 1]."""
+    if 0 in rows.shape:
+        return op.Slice(rows, [0], [1], [-1])
     largest = op.ArgMax(op.Abs(rows), axis=-1, keepdims=1)
     return op.Sign(op.GatherElements(rows, largest, axis=-1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
@@ -126,13 +127,15 @@ def ps_roi_pooling(op, data, rois, *, spatial_scale, output_dim, pooled_size, gr
     sums = op.CumSum(op.CumSum(maps, np.int64(2)), np.int64(3))
     sums = op.Pad(sums, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
 
-    steps = np.arange(pooled_size, dtype=np.float32)[:, None]
+    dtype = np.float64 if data.dtype == ir.DataType.DOUBLE else np.float32
+    steps = np.arange(pooled_size, dtype=dtype)[:, None]
+    rois = op.Cast(rois, to=dtype)
     corners = op.Slice(rois, [1], [5], [1])
     away = op.Mul(op.Sign(corners), op.Floor(op.Add(op.Abs(corners), 0.5)))  # halves are rounded away from 0
     low, high = op.Split(away, axis=1, num_outputs=2, outputs=2)
     low, high = (op.Mul(op.Unsqueeze(v, [1]), float(spatial_scale)) for v in (low, op.Add(high, 1.0)))
     bins = op.Div(op.Max(op.Sub(high, low), 0.1), float(pooled_size))  # [region, 1, across and down]
-    size = np.array([width, height], np.float32)
+    size = np.array([width, height], dtype)
     first = op.Floor(op.Add(op.Mul(bins, steps), low))
     last = op.Ceil(op.Add(op.Mul(bins, steps + 1), low))
     first, last = (op.Cast(op.Max(op.Min(v, size), 0.0), to=np.int64) for v in (first, last))

@@ -103,16 +103,20 @@ def index_copy(op, old_tensor, index_vector, new_tensor):
 def index_array(op, data, *, axes=None):
     """Each element's coordinates, all or those of `axes`."""
     dims = static_shape(data)
+    if not dims:
+        return op.constant(np.zeros(0, np.int64))
     chosen = list(range(len(dims))) if axes is None else [a % len(dims) for a in as_tuple(axes)]
     return op.constant(np.stack([np.indices(dims)[a] for a in chosen], -1).astype(np.int64))
 
 
 @rule("_unravel_index", "unravel_index")
 def unravel_index(op, data, *, shape=None):
+    """The first size may be -1: what is left of an index is its first coordinate."""
     index, rows = cast(op, data, INT64), []
-    for size in reversed(shape):
+    for size in shape[:0:-1]:
         rows.insert(0, op.Unsqueeze(op.Mod(index, size), [0]))
         index = op.Div(index, size)
+    rows.insert(0, op.Unsqueeze(index, [0]))
     return like(op, op.Concat(*rows, axis=0), data)
 
 

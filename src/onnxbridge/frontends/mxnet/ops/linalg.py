@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.shape import diag, product, sizes
 from onnxbridge.frontends.mxnet.ops.types import scalar_shape
@@ -63,21 +62,34 @@ def khatri_rao(op, *args):
     return op.Identity(total) if len(args) == 1 else total
 
 
-def _rows_last_but_one(axis, x):
-    if axis % rank(x) != rank(x) - 2:
-        raise Unsupported(f"axis={axis} is not supported")
+def _rows_last_but_one(op, x, axis):
+    """Matrices whose rows lie along `axis`, with that axis before the columns."""
+    axis, count = axis % rank(x), rank(x)
+    if axis == count - 2:
+        return x
+    return op.Transpose(x, perm=[*(i for i in range(count - 1) if i != axis), axis, count - 1])
+
+
+def _rows_at(op, x, axis):
+    """Matrices with their rows moved back to `axis`."""
+    axis, count = axis % rank(x), rank(x)
+    if axis == count - 2:
+        return x
+    rest = list(range(count - 2))
+    return op.Transpose(x, perm=[*rest[:axis], count - 2, *rest[axis:], count - 1])
 
 
 @rule("_linalg_gemm", "linalg_gemm")
 def linalg_gemm(op, A, B, C, *, transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, axis=-2):
-    _rows_last_but_one(axis, A)
-    return op.Add(scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha), scaled(op, C, beta))
+    A, B, C = (_rows_last_but_one(op, x, axis) for x in (A, B, C))
+    product = batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b)
+    return _rows_at(op, op.Add(scaled(op, product, alpha), scaled(op, C, beta)), axis)
 
 
 @rule("_linalg_gemm2", "linalg_gemm2")
 def linalg_gemm2(op, A, B, *, transpose_a=False, transpose_b=False, alpha=1.0, axis=-2):
-    _rows_last_but_one(axis, A)
-    return scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha)
+    A, B = (_rows_last_but_one(op, x, axis) for x in (A, B))
+    return _rows_at(op, scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha), axis)
 
 
 @rule("_linalg_syrk", "linalg_syrk")

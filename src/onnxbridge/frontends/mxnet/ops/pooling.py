@@ -25,7 +25,7 @@ def pooling(
     if global_pool:
         y = _global(op, x, pool_type, p_value)
     else:
-        kernel, stride, pad = as_tuple(kernel), as_tuple(stride) or (1,) * count, as_tuple(pad) or (0,) * count
+        kernel, stride, pad = as_tuple(kernel), as_tuple(stride) or (1,) * count, (as_tuple(pad) or (0,) * count)[:count]
         y = _windows(op, x, kernel, pool_type, pooling_convention, stride, pad, p_value, count_include_pad is not False)
     return op.Transpose(y, perm=[0, *range(2, count + 2), 1]) if last else y
 
@@ -68,14 +68,17 @@ def _windows(op, x, kernel, pool_type, convention, stride, pad, p, count_include
 
 
 def _end_padding(x, kernel, convention, stride, pad):
-    """The padding at the end: "full" rounds the number of windows up, and its last windows may exceed the padding."""
+    """The padding at the end.
+
+    "full" rounds the number of windows up and "same" has one for each stride; their last windows may exceed the padding.
+    """
     if convention == "valid":
         return tuple(pad)
-    if convention != "full":
+    if convention not in ("full", "same"):
         raise Unsupported(f"pooling_convention={convention!r} is not supported")
     end = []
     for n, k, s, p in zip(static_shape(x, range(2, rank(x))), kernel, stride, pad, strict=True):
-        windows = -(-(n + 2 * p - k) // s) + 1
+        windows = -(-(n + 2 * p) // s) if convention == "same" else -(-(n + 2 * p - k) // s) + 1
         end.append(max((windows - 1) * s + k - n - p, 0))
     return tuple(end)
 

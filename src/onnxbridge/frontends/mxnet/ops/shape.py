@@ -150,12 +150,22 @@ def slice_channel(op, data, *, num_outputs, axis=1, squeeze_axis=False):
 
 @rule("_split_v2")
 def split_v2(op, data, *, indices=(), axis=1, squeeze_axis=False, sections=0):
-    if sections:
+    """Equal parts, the first of which have one element more if the size is no multiple, or parts that begin at indices."""
+    if sections and not isinstance(op.size(data, axis), int):
         return _pieces(op, data, sections, None, axis, squeeze_axis)
     (size,) = static_shape(data, [axis])
+    if sections:
+        return _pieces(op, data, sections, _section_sizes(size, sections), axis, squeeze_axis)
     ends = [min(i, size) for i in (*as_tuple(indices), size)]
     lengths = [b - a for a, b in zip(ends, ends[1:], strict=False)]
     return _pieces(op, data, len(lengths), lengths, axis, squeeze_axis)
+
+
+def _section_sizes(size, sections):
+    """The sizes of numpy.array_split; None if Split's own equal parts are the same."""
+    if size and not size % sections:
+        return None
+    return [size // sections + (i < size % sections) for i in range(sections)]
 
 
 def _pieces(op, data, count, lengths, axis, squeeze_axis):
@@ -171,6 +181,8 @@ def _pieces(op, data, count, lengths, axis, squeeze_axis):
 @rule("slice", "crop")
 def slice_(op, data, *, begin, end, step=()):
     begin, end, step = as_tuple(begin), as_tuple(end), as_tuple(step)
+    if not begin:
+        return op.Identity(data)
     steps = [(step[i] if i < len(step) else None) or 1 for i in range(len(begin))]
     starts = [(0 if s > 0 else LAST) if b is None else b for b, s in zip(begin, steps, strict=True)]
     ends = [(LAST if s > 0 else FIRST) if e is None else e for e, s in zip(end, steps, strict=True)]
@@ -209,7 +221,7 @@ def tile(op, data, *, reps):
     reps, count = list(as_tuple(reps)), rank(data)
     if len(reps) > count:
         data = op.Unsqueeze(data, list(range(len(reps) - count)))
-    return op.Tile(data, [1] * (count - len(reps)) + reps)
+    return op.Tile(data, [1] * (count - len(reps)) + reps) if rank(data) else op.Identity(data)
 
 
 @rule("repeat")
@@ -217,6 +229,8 @@ def repeat(op, data, *, repeats, axis=None):
     if axis is None:
         data, axis = op.Reshape(data, [-1]), 0
     axis %= rank(data)
+    if not repeats:
+        return op.Slice(data, [0], [0], [axis])
     wide = op.Unsqueeze(data, [axis + 1])
     wide = op.Expand(wide, [1] * (axis + 1) + [repeats] + [1] * (rank(data) - axis - 1))
     dims = sizes(op, data)

@@ -98,14 +98,13 @@ def cholesky(op: Any, a: Any) -> tuple[Any, Any]:
         factor = op.Where(op.Equal(indices, k), as_columns(op, column), factor)
         return condition, op.Sub(rest, _outer(op, column, column)), factor, info
 
-    none = op.Cast(op.Mul(_first(op, a), 0.0), to=INT32)
-    _, factor, info = op.Loop(n, True, a, op.Mul(a, 0.0), none, body=body, outputs=3)
+    _, factor, info = op.Loop(n, True, a, op.Mul(a, 0.0), _no_info(op, a), body=body, outputs=3)
     return factor, info
 
 
-def _first(op: Any, a: Any) -> Any:
-    """The element [0, 0] of each matrix."""
-    return op.Gather(op.Gather(a, np.int64(0), axis=-1), np.int64(0), axis=-1)
+def _no_info(op: Any, a: Any) -> Any:
+    """LAPACK's info of a success, 0, for each matrix."""
+    return op.Expand(op.constant(np.int32(0)), op.Shape(a, end=-2))
 
 
 def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
@@ -118,10 +117,7 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
     rows, columns = arange(op, m), arange(op, n)
     steps = min(m, n) if isinstance(m, int) and isinstance(n, int) else op.Min(m, n)
     step_indices = arange(op, steps)
-    zero = op.Mul(op.Gather(a, np.int64(0), axis=-1), 0.0)
-    order = op.Add(op.Cast(zero, to=INT64), rows)
-    swaps = op.Add(op.Cast(as_columns(op, op.Gather(zero, np.int64(0), axis=-1)), to=INT64), step_indices)
-    none = op.Cast(op.Mul(_first(op, a), 0.0), to=INT32)
+    order, swaps = (op.Expand(i, op.Concat(op.Shape(a, end=-2), op.Shape(i), axis=0)) for i in (rows, step_indices))
 
     def body(k: Any, condition: Any, a: Any, order: Any, swaps: Any, info: Any) -> Any:
         if pivot:
@@ -141,7 +137,7 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
         here = op.And(as_columns(op, below), op.Equal(columns, k))
         return condition, op.Where(here, as_columns(op, column), op.Sub(a, _outer(op, column, row))), order, swaps, info
 
-    packed, order, swaps, info = op.Loop(steps, True, a, order, swaps, none, body=body, outputs=4)
+    packed, order, swaps, info = op.Loop(steps, True, a, order, swaps, _no_info(op, a), body=body, outputs=4)
     return packed, swaps, order, info
 
 
@@ -160,6 +156,8 @@ def row_order(op: Any, swaps: Any, rows: Any) -> Any:
 
 def permute_rows(op: Any, a: Any, order: Any) -> Any:
     """Permutes the rows of each matrix."""
+    if 0 in a.shape:
+        return a
     order, a = broadcast_batches(op, as_columns(op, order), a)
     return op.GatherElements(a, op.Expand(order, op.Shape(a)), axis=-2)
 
@@ -200,8 +198,7 @@ def householder(op: Any, a: Any) -> tuple[Any, Any]:
         a = op.Where(op.Equal(columns, k), as_columns(op, new_column), a)
         return condition, a, op.Where(op.Equal(step_indices, k), as_columns(op, factor), factors)
 
-    one = op.Mul(_first(op, a), 0.0)
-    start = op.Add(as_columns(op, one), op.Mul(op.Cast(step_indices, to=a.dtype), 0.0))
+    start = op.Expand(op.CastLike(0.0, a), op.Concat(op.Shape(a, end=-2), op.dims([steps]), axis=0))
     packed, factors = op.Loop(steps, True, a, start, body=body, outputs=2)
     return packed, factors
 
@@ -313,6 +310,8 @@ def eigh(op: Any, a: Any) -> tuple[Any, Any]:
     n = op.size(a, -1)
     if n == 1:
         return op.Squeeze(a, [-1]), op.Add(op.Mul(a, 0.0), 1.0)
+    if n == 0:
+        return op.Expand(op.CastLike(0.0, a), op.Shape(a, end=-1)), a
     result, v = _jacobi(op, a, symmetric=True)
     values = op.ReduceSum(op.Mul(result, identity(op, n, a)), [-1], keepdims=0)
     values, v = _sorted(op, values, v, largest=0)
@@ -327,6 +326,9 @@ def jacobi_svd(op: Any, a: Any) -> tuple[Any, Any, Any]:
     n = op.size(a, -1)
     if n == 1:
         return op.ReduceL2(a, [-2], keepdims=0), a, op.Add(op.Mul(op.Slice(a, [0], [1], [-2]), 0.0), 1.0)
+    if n == 0:
+        none = op.Slice(a, [0], [0], [-2])
+        return op.Expand(op.CastLike(0.0, a), op.Shape(none, end=-1)), a, none
     result, v = _jacobi(op, a, symmetric=False)
     values, result, v = _sorted(op, op.ReduceL2(result, [-2], keepdims=0), result, v, largest=1)
     return values, result, v
@@ -343,6 +345,9 @@ def svd(op: Any, a: Any, *, full: bool, compute_uv: bool = True) -> tuple[Any, A
 
     With `full`, u and v are square. The signs of their columns are not unique.
     """
+    if 0 in a.shape[-2:] and not full:
+        u, v = (op.Slice(x, [0], [0], [-1]) for x in (a, matrix_transpose(op, a)))
+        return u, op.Expand(op.CastLike(0.0, a), op.Shape(op.Slice(u, [0], [0], [-2]), end=-1)), v
     wide = is_wide(a)
     values, left, right = jacobi_svd(op, matrix_transpose(op, a) if wide else a)
     if not all(isinstance(d, int) for d in a.shape[-2:]):  # it may be wider than assumed: zeros come last
@@ -365,8 +370,9 @@ def svd(op: Any, a: Any, *, full: bool, compute_uv: bool = True) -> tuple[Any, A
 def slogdet(op: Any, a: Any) -> tuple[Any, Any, Any, Any]:
     """The sign of the determinant, the logarithm of its size, and the packed LU factors and swaps that it is computed from."""
     packed, swaps, _, _ = lu(op, a)
-    diagonal = op.ReduceSum(op.Mul(packed, identity(op, op.size(a, -1), a)), [-1], keepdims=0)
+    last = len(a.shape) - 1  # of empty matrices ONNX Runtime reduces only axes that are not negative
+    diagonal = op.ReduceSum(op.Mul(packed, identity(op, op.size(a, -1), a)), [last], keepdims=0)
     moved = op.Not(op.Equal(swaps, arange(op, op.size(swaps, -1))))
     signs = op.Mul(op.Sign(diagonal), op.Where(moved, -1.0, op.CastLike(1.0, a)))
-    size = op.ReduceSum(op.Log(op.Abs(diagonal)), [-1], keepdims=0)
-    return op.ReduceProd(signs, [-1], keepdims=0), size, packed, swaps
+    size = op.ReduceSum(op.Log(op.Abs(diagonal)), [last - 1], keepdims=0)
+    return op.ReduceProd(signs, [last - 1], keepdims=0), size, packed, swaps

@@ -98,12 +98,12 @@ def tensorinv(op, a, *, ind=2):
 
 
 @rule("_npi_tensorsolve")
-def tensorsolve(op, a, b, *, a_axes=()):
+def tensorsolve(op, a, b, *, a_axes=None):
     """The x for which a, summed over all its last axes with x, is b; `a_axes` are moved to the end first."""
     moved = [i % rank(a) for i in as_tuple(a_axes)]
     a = _ordered(op, a, [i for i in range(rank(a)) if i not in moved] + moved)
     rows = math.prod(static_shape(b))
-    rest = static_shape(a)[rank(b) :]
+    rest = static_shape(a)[rank(b) - rank(a) :]  # all of them if the ranks are equal
     return op.Reshape(solve(op, op.Reshape(a, [rows, rows]), op.Reshape(b, [rows])), rest)
 
 

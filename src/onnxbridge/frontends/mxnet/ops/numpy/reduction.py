@@ -138,7 +138,7 @@ def average(op, a, weights=None, *, axis=None, returned=False, weighted=True):
 
 def _arg_extreme(onnx):
     def lower(op, data, *, axis=None, keepdims=False):
-        if axis is not None:
+        if axis is not None and rank(data):  # of a scalar the axis is 0 or -1
             return op.call(onnx, data, axis=axis, keepdims=int(keepdims))
         found = op.call(onnx, op.Reshape(data, [-1]), axis=0, keepdims=0)
         return op.Reshape(found, [1] * rank(data)) if keepdims else found

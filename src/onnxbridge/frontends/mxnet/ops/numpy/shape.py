@@ -16,7 +16,7 @@ def squeeze(op, a, *, axis=None):
     if axis is None and not all(isinstance(d, int) for d in a.shape):
         raise Unsupported("squeeze of dynamic dimensions without axis is not supported", hint="pass axis, or static shapes")
     axes = list(as_tuple(axis)) if axis is not None else [i for i, d in enumerate(a.shape) if d == 1]
-    return op.Squeeze(a, axes) if axes else op.Identity(a)
+    return op.Squeeze(a, axes) if axes and rank(a) else op.Identity(a)  # of a scalar MXNet ignores axis 0 and -1
 
 
 @rule("_np_transpose")

@@ -48,6 +48,12 @@ def rank(x: Any) -> int:
     return len(x.shape)
 
 
+def keep_shapes(states: Iterable[ir.Value], initial: Iterable[ir.Value]) -> None:
+    """Give states of a loop the shapes of their initial values, where they do not change."""
+    for state, start in zip(states, initial, strict=True):
+        state.shape = None if start.shape is None else ir.Shape(list(start.shape))
+
+
 def static_shape(x: Any, axes: Iterable[int] | None = None) -> list[int]:
     """The static sizes of the given axes, by default of all axes.
 

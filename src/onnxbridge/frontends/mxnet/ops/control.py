@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.hub.ir.values import keep_shapes
 
 
 def _body_inputs(count, *groups):
@@ -28,7 +29,7 @@ def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_loc
     items, first, outer = data[: len(slices)], data[len(slices) : len(slices) + len(states)], data[len(slices) + len(states) :]
 
     def body(i, condition, *state):
-        _keep_shapes(state, first)
+        keep_shapes(state, first)
         parts = [op.Gather(d, i, axis=0) for d in items]
         results = fn(*_body_inputs(len(data), (slices, parts), (states, state), (rest, outer)))
         return op.Identity(condition), *results[num_out_data:], *results[:num_out_data]
@@ -75,7 +76,7 @@ def while_loop(
         return op.Cast(op.Reshape(cond(*[values[i] for i in condition_inputs])[0], []), to=np.bool_)
 
     def body(i, condition, *state):
-        _keep_shapes(state, first)
+        keep_shapes(state, first)
         values = everything(state)
         results = func(*[values[i] for i in inner])
         return truth(results[num_out_data:]), *results[num_out_data:], *results[:num_out_data]
@@ -86,16 +87,10 @@ def while_loop(
     return *(_padded(op, y, max_iterations) for y in stacked), *states
 
 
-def _keep_shapes(states, first):
-    """States of ONNX's loops may change their shapes, MXNet's do not."""
-    for state, initial in zip(states, first, strict=True):
-        state.shape = None if initial.shape is None else ir.Shape(list(initial.shape))
-
-
 def _stacked_and_states(found, first):
-    """The results of a Loop: stacked ones, and last states."""
+    """The stacked results of a Loop, and its last states, whose shapes do not change in MXNet."""
     found = found if isinstance(found, tuple) else (found,)
-    _keep_shapes(found[: len(first)], first)
+    keep_shapes(found[: len(first)], first)
     return found[len(first) :], found[: len(first)]
 
 

@@ -7,10 +7,13 @@ vectors and eigenvectors, whose signs are arbitrary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+
+from onnxbridge.hub.ir.values import keep_shapes
 
 INT64, INT32 = ir.DataType.INT64, ir.DataType.INT32
 
@@ -64,6 +67,16 @@ def _outer(op: Any, column: Any, row: Any) -> Any:
     return op.Mul(op.Unsqueeze(column, [-1]), op.Unsqueeze(row, [-2]))
 
 
+def fixed_loop(op: Any, trip_count: Any, *states: Any, body: Callable[..., Any]) -> Any:
+    """A Loop whose states keep their shapes; ONNX allows them to change, so that they would be unknown in the body."""
+
+    def step(iteration: Any, condition: Any, *inner: Any) -> Any:
+        keep_shapes(inner, states)
+        return body(iteration, condition, *inner)
+
+    return op.Loop(trip_count, True, *states, body=step, outputs=len(states))
+
+
 def solve_triangular(op: Any, a: Any, b: Any, *, upper: bool, unit: bool = False) -> Any:
     """Solves a @ x = b with the upper or lower triangle of a; `unit` takes the diagonal as ones."""
     a, b = broadcast_batches(op, a, b)
@@ -79,7 +92,7 @@ def solve_triangular(op: Any, a: Any, b: Any, *, upper: bool, unit: bool = False
         x = op.Sub(x, _outer(op, op.Where(remaining, column, 0.0), row))
         return condition, op.Where(as_columns(op, op.Equal(indices, k)), op.Unsqueeze(row, [-2]), x)
 
-    return op.Loop(n, True, b, body=body)
+    return fixed_loop(op, n, b, body=body)
 
 
 def cholesky(op: Any, a: Any) -> tuple[Any, Any]:
@@ -98,7 +111,7 @@ def cholesky(op: Any, a: Any) -> tuple[Any, Any]:
         factor = op.Where(op.Equal(indices, k), as_columns(op, column), factor)
         return condition, op.Sub(rest, _outer(op, column, column)), factor, info
 
-    _, factor, info = op.Loop(n, True, a, op.Mul(a, 0.0), _no_info(op, a), body=body, outputs=3)
+    _, factor, info = fixed_loop(op, n, a, op.Mul(a, 0.0), _no_info(op, a), body=body)
     return factor, info
 
 
@@ -137,7 +150,7 @@ def lu(op: Any, a: Any, *, pivot: bool = True) -> tuple[Any, Any, Any, Any]:
         here = op.And(as_columns(op, below), op.Equal(columns, k))
         return condition, op.Where(here, as_columns(op, column), op.Sub(a, _outer(op, column, row))), order, swaps, info
 
-    packed, order, swaps, info = op.Loop(steps, True, a, order, swaps, _no_info(op, a), body=body, outputs=4)
+    packed, order, swaps, info = fixed_loop(op, steps, a, order, swaps, _no_info(op, a), body=body)
     return packed, swaps, order, info
 
 
@@ -151,7 +164,7 @@ def row_order(op: Any, swaps: Any, rows: Any) -> Any:
         source = op.Where(op.Equal(indices, k), best, op.Where(op.Equal(indices, best), k, indices))
         return condition, op.GatherElements(order, source, axis=-1)
 
-    return op.Loop(op.size(swaps, -1), True, start, body=body)
+    return fixed_loop(op, op.size(swaps, -1), start, body=body)
 
 
 def permute_rows(op: Any, a: Any, order: Any) -> Any:
@@ -199,7 +212,7 @@ def householder(op: Any, a: Any) -> tuple[Any, Any]:
         return condition, a, op.Where(op.Equal(step_indices, k), as_columns(op, factor), factors)
 
     start = op.Expand(op.CastLike(0.0, a), op.Concat(op.Shape(a, end=-2), op.dims([steps]), axis=0))
-    packed, factors = op.Loop(steps, True, a, start, body=body, outputs=2)
+    packed, factors = fixed_loop(op, steps, a, start, body=body)
     return packed, factors
 
 
@@ -217,7 +230,7 @@ def apply_reflections(op: Any, packed: Any, factors: Any, x: Any, *, transposed:
         row = op.ReduceSum(op.Mul(as_columns(op, v), x), [-2], keepdims=0)
         return condition, op.Sub(x, _outer(op, v, op.Mul(row, op.Gather(factors, k, axis=-2))))
 
-    return op.Loop(steps, True, x, body=body)
+    return fixed_loop(op, steps, x, body=body)
 
 
 def qr(op: Any, a: Any, *, complete: bool = False) -> tuple[Any, Any]:
@@ -294,7 +307,7 @@ def _jacobi(op: Any, a: Any, symmetric: bool) -> tuple[Any, Any]:
     square = op.Mul(op.MatMul(matrix_transpose(op, a), a), 0.0)
     eye = op.Add(op.Where(op.IsNaN(square), 0.0, square), identity(op, n, a))
     max_iterations = op.Mul(n, SWEEPS) if isinstance(n, ir.Value) else n * SWEEPS
-    result, v, _ = op.Loop(max_iterations, True, a, eye, op.constant(np.int64(0)), body=body, outputs=3)
+    result, v, _ = fixed_loop(op, max_iterations, a, eye, op.constant(np.int64(0)), body=body)
     return result, v
 
 

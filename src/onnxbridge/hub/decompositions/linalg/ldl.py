@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.decompositions.linalg.factorizations import _outer, arange, as_columns, broadcast_batches, matrix_transpose
+from onnxbridge.hub.decompositions.linalg.factorizations import (
+    _outer,
+    arange,
+    as_columns,
+    broadcast_batches,
+    fixed_loop,
+    matrix_transpose,
+)
 
 INT64, INT32 = ir.DataType.INT64, ir.DataType.INT32
 _ALPHA = (1 + 17**0.5) / 8
@@ -81,7 +88,7 @@ def ldl(op: Any, a: Any) -> tuple[Any, Any, Any]:
     zeros = op.Cast(op.Mul(op.Gather(a, np.int64(0), axis=-1), 0.0), to=INT32)
     one_zero = op.Gather(zeros, [0], axis=-1)
     states = whole, op.Mul(low, 0.0), zeros, op.Less(one_zero, 0), one_zero
-    _, factor, pivots, _, info = op.Loop(n, True, *states, body=body, outputs=5)
+    _, factor, pivots, _, info = fixed_loop(op, n, *states, body=body)
     return factor, pivots, op.Squeeze(info, [-1])
 
 
@@ -147,6 +154,6 @@ def solve_ldl(op: Any, factor: Any, pivots: Any, b: Any) -> Any:
         return condition, op.Where(as_columns(op, double), x, swapped), double
 
     no_block = op.Less(op.Mul(op.Gather(batched_pivots, [0], axis=-1), 0), 0)
-    x, _ = op.Loop(n, True, b, no_block, body=forward, outputs=2)
-    x, _ = op.Loop(n, True, x, no_block, body=backward, outputs=2)
+    x, _ = fixed_loop(op, n, b, no_block, body=forward)
+    x, _ = fixed_loop(op, n, x, no_block, body=backward)
     return x

@@ -223,7 +223,7 @@ def samples():
     s("_contrib_index_array", x34)
     s("_contrib_index_array", x234, axes=(1, 0))
     s("_unravel_index unravel_index", i(12, 4), shape=(3, 4))
-    s("_unravel_index", i(60, 5), shape=(-1, 4))
+    s("_unravel_index", a(37, 14, 3, 0, -1, -6), shape=(-1, 4))
     s("_ravel_multi_index ravel_multi_index", np.array([[0, 2], [1, 3]], np.float32), shape=(3, 4))
     s("sort argsort", x34, axis=0, is_ascend=False)
     s("sort argsort", x34)

@@ -18,6 +18,7 @@ from onnxbridge.frontends.mxnet import frontend
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.runtime.mxnet import python, service
 from tests.frontends.mxnet.build import operator, save, single, variable
+from tests.frontends.mxnet.test_operators import run_onnxruntime
 
 X = ((1, 3), "float32")
 
@@ -166,6 +167,24 @@ def test_variances_of_small_integers_are_refused(tmp_path, op):
     symbol, _ = save(tmp_path, [variable("data"), operator(op, "y", [(0, 0)], {})], [(1, 0)])
     with pytest.raises(ConversionError, match="integers of 16 bits or fewer, whose squares overflow"):
         frontend.to_hub(symbol, {"data": ((2, 3), "uint8")})
+
+
+@pytest.mark.parametrize("rows", [0, 3, 5, 8])
+def test_sections_of_a_dynamic_size(tmp_path, rows):
+    split = operator("_split_v2", "y", [(0, 0)], {"indices": "[]", "sections": 4, "axis": 0})
+    symbol, _ = save(tmp_path, [variable("data"), split], [(1, i) for i in range(4)], np_shape=True)
+    model = frontend.to_hub(symbol, {"data": (("N", 3), "float32")})
+    data = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+    for found, expected in zip(run_onnxruntime(model, {"data": data}).values(), np.array_split(data, 4), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_determinant_of_an_empty_matrix_is_1(tmp_path):
+    nodes = [variable("data"), operator("_npi_slogdet", "y", [(0, 0)], {})]
+    symbol, _ = save(tmp_path, nodes, [(1, 0), (1, 1)], np_shape=True)
+    model = frontend.to_hub(symbol, {"data": ((2, 0, 0), "float32")})
+    sign, logarithm = run_onnxruntime(model, {"data": np.zeros((2, 0, 0), np.float32)}).values()
+    assert sign.tolist() == [1, 1] and logarithm.tolist() == [0, 0]
 
 
 def test_custom_operators_are_named(tmp_path):

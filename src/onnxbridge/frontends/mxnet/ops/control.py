@@ -37,8 +37,8 @@ def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_loc
     count = op.size(items[0], 0)
     trips = op.constant(np.int64(count)) if isinstance(count, int) else count
     found = op.Loop(trips, op.constant(np.bool_(True)), *first, body=body, outputs=num_outputs)
-    stacked, states = _stacked_and_states(found, first)
-    return *(_rows(y, count) for y in stacked), *states
+    stacked, last = _stacked_and_states(found, first)
+    return *(_rows(y, count) for y in stacked), *last
 
 
 @rule("_cond")
@@ -83,8 +83,8 @@ def while_loop(
 
     first = [data[p] for p in groups]
     found = op.Loop(op.constant(np.int64(max_iterations)), truth(first), *first, body=body, outputs=num_outputs)
-    stacked, states = _stacked_and_states(found, first)
-    return *(_padded(op, y, max_iterations) for y in stacked), *states
+    stacked, last = _stacked_and_states(found, first)
+    return *(_padded(op, y, max_iterations) for y in stacked), *last
 
 
 def _stacked_and_states(found, first):

@@ -114,7 +114,7 @@ def unravel_index(op, data, *, shape=None):
     """The first size may be -1: what is left of an index is its first coordinate."""
     index, rows = cast(op, data, INT64), []
     for size in shape[:0:-1]:
-        rows.insert(0, op.Unsqueeze(op.Mod(index, size), [0]))
+        rows.insert(0, op.Unsqueeze(op.Mod(index, size, fmod=1), [0]))
         index = op.Div(index, size)
     rows.insert(0, op.Unsqueeze(index, [0]))
     return like(op, op.Concat(*rows, axis=0), data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxbridge.frontends.mxnet.ops import rule
-from onnxbridge.frontends.mxnet.ops.shape import diag, product, sizes
+from onnxbridge.frontends.mxnet.ops.shape import diag, moved_axes, product, sizes, transposed_to
 from onnxbridge.frontends.mxnet.ops.types import scalar_shape
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.ir.values import rank, static_shape
@@ -62,34 +62,22 @@ def khatri_rao(op, *args):
     return op.Identity(total) if len(args) == 1 else total
 
 
-def _rows_last_but_one(op, x, axis):
-    """Matrices whose rows lie along `axis`, with that axis before the columns."""
-    axis, count = axis % rank(x), rank(x)
-    if axis == count - 2:
-        return x
-    return op.Transpose(x, perm=[*(i for i in range(count - 1) if i != axis), axis, count - 1])
-
-
-def _rows_at(op, x, axis):
-    """Matrices with their rows moved back to `axis`."""
-    axis, count = axis % rank(x), rank(x)
-    if axis == count - 2:
-        return x
-    rest = list(range(count - 2))
-    return op.Transpose(x, perm=[*rest[:axis], count - 2, *rest[axis:], count - 1])
+def _moved(op, x, source, destination):
+    """`x` with one axis moved."""
+    return transposed_to(op, x, moved_axes(rank(x), [source], [destination]))
 
 
 @rule("_linalg_gemm", "linalg_gemm")
 def linalg_gemm(op, A, B, C, *, transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, axis=-2):
-    A, B, C = (_rows_last_but_one(op, x, axis) for x in (A, B, C))
-    product = batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b)
-    return _rows_at(op, op.Add(scaled(op, product, alpha), scaled(op, C, beta)), axis)
+    A, B, C = (_moved(op, x, axis, -2) for x in (A, B, C))
+    found = scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha)
+    return _moved(op, op.Add(found, scaled(op, C, beta)), -2, axis)
 
 
 @rule("_linalg_gemm2", "linalg_gemm2")
 def linalg_gemm2(op, A, B, *, transpose_a=False, transpose_b=False, alpha=1.0, axis=-2):
-    A, B = (_rows_last_but_one(op, x, axis) for x in (A, B))
-    return _rows_at(op, scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha), axis)
+    A, B = (_moved(op, x, axis, -2) for x in (A, B))
+    return _moved(op, scaled(op, batch_dot(op, A, B, transpose_a=transpose_a, transpose_b=transpose_b), alpha), -2, axis)
 
 
 @rule("_linalg_syrk", "linalg_syrk")

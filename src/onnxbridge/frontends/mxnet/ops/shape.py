@@ -64,6 +64,19 @@ def reshaped_sizes(op, dims, codes):
     return new
 
 
+def moved_axes(count, source, destination):
+    """The order of `count` axes in which those of `source` are at `destination`, as numpy.moveaxis has it."""
+    source, destination = ([d % count for d in axes] for axes in (source, destination))
+    order = [i for i in range(count) if i not in source]
+    for to, start in sorted(zip(destination, source, strict=True)):
+        order.insert(to, start)
+    return order
+
+
+def transposed_to(op, x, order):
+    return x if order == list(range(len(order))) else op.Transpose(x, perm=order)
+
+
 @rule("Reshape", "reshape")
 def reshape(op, data, *, shape=(), reverse=False, target_shape=(), keep_highest=False):
     if not shape:  # the attribute of old versions, where 0 is the inferred size
@@ -151,18 +164,19 @@ def slice_channel(op, data, *, num_outputs, axis=1, squeeze_axis=False):
 @rule("_split_v2")
 def split_v2(op, data, *, indices=(), axis=1, squeeze_axis=False, sections=0):
     """Equal parts, the first of which have one element more if the size is no multiple, or parts that begin at indices."""
-    if sections and not isinstance(op.size(data, axis), int):
-        return _pieces(op, data, sections, None, axis, squeeze_axis)
-    (size,) = static_shape(data, [axis])
     if sections:
-        return _pieces(op, data, sections, _section_sizes(size, sections), axis, squeeze_axis)
+        return _pieces(op, data, sections, _section_sizes(op, op.size(data, axis), sections), axis, squeeze_axis)
+    (size,) = static_shape(data, [axis])
     ends = [min(i, size) for i in (*as_tuple(indices), size)]
     lengths = [b - a for a, b in zip(ends, ends[1:], strict=False)]
     return _pieces(op, data, len(lengths), lengths, axis, squeeze_axis)
 
 
-def _section_sizes(size, sections):
+def _section_sizes(op, size, sections):
     """The sizes of numpy.array_split; None if Split's own equal parts are the same."""
+    if not isinstance(size, int):
+        longer = op.Less(np.arange(sections), op.Mod(size, sections))
+        return op.Add(op.Div(size, sections), op.Cast(longer, to=np.int64))
     if size and not size % sections:
         return None
     return [size // sections + (i < size % sections) for i in range(sections)]

@@ -169,10 +169,8 @@ def row_order(op: Any, swaps: Any, rows: Any) -> Any:
 
 def permute_rows(op: Any, a: Any, order: Any) -> Any:
     """Permutes the rows of each matrix."""
-    if 0 in a.shape:
-        return a
     order, a = broadcast_batches(op, as_columns(op, order), a)
-    return op.GatherElements(a, op.Expand(order, op.Shape(a)), axis=-2)
+    return a if 0 in a.shape else op.GatherElements(a, op.Expand(order, op.Shape(a)), axis=-2)
 
 
 def solve_factored(op: Any, packed: Any, order: Any, b: Any, *, adjoint: bool = False) -> Any:

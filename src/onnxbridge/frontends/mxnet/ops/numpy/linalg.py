@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.mxnet.ops import rule
 from onnxbridge.frontends.mxnet.ops.factorization import largest_sign
 from onnxbridge.frontends.mxnet.ops.linalg import inverse
-from onnxbridge.frontends.mxnet.ops.shape import product, sizes
+from onnxbridge.frontends.mxnet.ops.shape import product, sizes, transposed_to
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
@@ -41,13 +41,9 @@ def contract(op, a, b, axes_a, axes_b):
         left = op.Unsqueeze(a, list(range(rank(a), rank(a) + rank(b)))) if rank(b) else a
         return op.Mul(left, b)
     shared = product(op, [dims_a[i] for i in axes_a])
-    left = op.reshape(_ordered(op, a, [*rest_a, *axes_a]), [product(op, [dims_a[i] for i in rest_a]), shared])
-    right = op.reshape(_ordered(op, b, [*axes_b, *rest_b]), [shared, product(op, [dims_b[i] for i in rest_b])])
+    left = op.reshape(transposed_to(op, a, [*rest_a, *axes_a]), [product(op, [dims_a[i] for i in rest_a]), shared])
+    right = op.reshape(transposed_to(op, b, [*axes_b, *rest_b]), [shared, product(op, [dims_b[i] for i in rest_b])])
     return op.reshape(op.MatMul(left, right), [dims_a[i] for i in rest_a] + [dims_b[i] for i in rest_b])
-
-
-def _ordered(op, x, order):
-    return x if order == list(range(len(order))) else op.Transpose(x, perm=order)
 
 
 @rule("_npi_tensordot")
@@ -101,7 +97,7 @@ def tensorinv(op, a, *, ind=2):
 def tensorsolve(op, a, b, *, a_axes=None):
     """The x for which a, summed over all its last axes with x, is b; `a_axes` are moved to the end first."""
     moved = [i % rank(a) for i in as_tuple(a_axes)]
-    a = _ordered(op, a, [i for i in range(rank(a)) if i not in moved] + moved)
+    a = transposed_to(op, a, [i for i in range(rank(a)) if i not in moved] + moved)
     rows = math.prod(static_shape(b))
     rest = static_shape(a)[rank(b) - rank(a) :]  # all of them if the ranks are equal
     return op.Reshape(solve(op, op.Reshape(a, [rows, rows]), op.Reshape(b, [rows])), rest)

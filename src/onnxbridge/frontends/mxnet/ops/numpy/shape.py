@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.mxnet.ops import rule, shape
-from onnxbridge.frontends.mxnet.ops.shape import FIRST, LAST, product, sizes
+from onnxbridge.frontends.mxnet.ops.shape import FIRST, LAST, moved_axes, product, sizes
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
 from onnxbridge.hub.ir.values import is_integer, rank, static_shape
 
@@ -88,12 +88,7 @@ def copy(op, a):
 
 @rule("_np_moveaxis")
 def moveaxis(op, a, *, source, destination):
-    count = rank(a)
-    source, destination = ([d % count for d in as_tuple(x)] for x in (source, destination))
-    order = [i for i in range(count) if i not in source]
-    for to, start in sorted(zip(destination, source, strict=True)):
-        order.insert(to, start)
-    return op.Transpose(a, perm=order)
+    return op.Transpose(a, perm=moved_axes(rank(a), as_tuple(source), as_tuple(destination)))
 
 
 @rule("_np_roll")

@@ -46,9 +46,11 @@ def serve(start: Request) -> None:
     )  # before imports, which start threads
     threading.Thread(target=_end_with_parent, args=(requests.fileno(), folder), daemon=True).start()
     from onnxbridge import plugins
+    from onnxbridge.hub.io import process_limits
     from onnxbridge.hub.io.limits import Limits, limiting
     from onnxbridge.isolation.transfer import error_message
 
+    process_limits.in_isolated_process()
     try:
         plugins.import_modules(start["imports"])
         worker = _Worker(plugins.frontend(start["frontend"]), folder)

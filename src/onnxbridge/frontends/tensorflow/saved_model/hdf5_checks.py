@@ -1,9 +1,13 @@
 """Checks of Keras' HDF5 files (`.h5`, and the weights in a `.keras` archive): those that make HDF5 open other files are
-rejected.
+rejected, and so are damaged ones.
+
+Everything in a file is read once, within limits: on damaged files the HDF5 library may crash, run without end or allocate
+gigabytes, and Keras would run into that after a long import. In an isolated process this ends the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -13,9 +17,15 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from onnxbridge.errors import LimitError, UnsafeFileError
+from onnxbridge.hub.io.process_limits import limited_cpu, limited_memory
 from onnxbridge.hub.io.safe_files import open_file, quoted
 
 _MAX_OBJECTS = 1_000_000
+_SECONDS, _BYTES_PER_SECOND = 3.0, 50e6
+"""The processor time of reading a file; HDF5 reads ten times as fast."""
+_MEMORY = 256 << 20
+_MOST_COMPRESSED = 1032
+"""How much smaller than its content deflate can make a file."""
 
 
 def check(path: str | os.PathLike[str], kind: str) -> None:
@@ -51,9 +61,12 @@ def _seekable(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[Bin
 def _check(file: BinaryIO, label: str) -> None:
     import h5py
 
-    with h5py.File(file, "r") as content:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    with limited_cpu(_SECONDS + size / _BYTES_PER_SECOND), limited_memory(_MEMORY), h5py.File(file, "r") as content:
         pending: list[tuple[str, Any]] = [("", content)]
         seen: set[Any] = set()
+        _read_attributes(content)
         while pending:
             path, group = pending.pop()
             for name in group:
@@ -66,11 +79,33 @@ def _check(file: BinaryIO, label: str) -> None:
                 if isinstance(found, h5py.Dataset) and (found.external or found.is_virtual):
                     raise _error(label, location, "is stored in another file")
                 key = h5py.h5o.get_info(found.id).addr
-                if isinstance(found, h5py.Group) and key not in seen:
-                    pending.append((location, found))
+                if key in seen:
+                    continue
                 seen.add(key)
                 if len(seen) > _MAX_OBJECTS:
                     raise LimitError(f"{label}: holds more than {_MAX_OBJECTS} objects; save the model again.")
+                _read_attributes(found)
+                if isinstance(found, h5py.Group):
+                    pending.append((location, found))
+                elif isinstance(found, h5py.Dataset):
+                    _read_data(found, label, location, size)
+
+
+def _read_attributes(found: Any) -> None:
+    for name in found.attrs:
+        with contextlib.suppress(TypeError):  # of a type that NumPy has not; Keras reads only texts
+            found.attrs[name]
+
+
+def _read_data(found: Any, label: str, location: str, size: int) -> None:
+    if found.shape is None:  # HDF5's null dataspace, which has no elements
+        return
+    if found.nbytes > size * _MOST_COMPRESSED:
+        raise UnsafeFileError(
+            f"{label}: {quoted(location)} has {found.nbytes:,} bytes, in a file of {size:,}; save the model again."
+        )
+    with contextlib.suppress(TypeError), limited_memory(_MEMORY + found.nbytes):
+        found[()]
 
 
 def _error(label: str, location: str, reason: str) -> UnsafeFileError:

@@ -98,7 +98,7 @@ class Target(Protocol):
 
     def body(self, body: Body, rules: Rules, values: Values) -> Any:
         """The argument that a rule gets for a subgraph, whose calls may use `values`; by default, a callable that lowers it."""
-        return as_function(body, rules, values, self)
+        return BodyFunction(body, rules, values, self)
 
     def decompose(self, call: Call) -> Body | None:
         """The decomposition of an operator without a rule, None where there is none.
@@ -205,7 +205,7 @@ def _lower_one(
     if body is not None:
         try:
             with target.scope(call):
-                results = as_function(body, rules, values, target)(*_resolve(call.inputs, values))
+                results = BodyFunction(body, rules, values, target)(*_resolve(call.inputs, values))
                 return target.bind_outputs(call, _as_results(results, call))
         except ConversionError as e:
             if reason is None:
@@ -232,15 +232,18 @@ def _as_results(result: Any, call: Call) -> tuple[Any, ...]:
     return results[: len(call.outputs)]
 
 
-def as_function(body: Body, rules: Rules, values: Values, target: Target) -> Callable[..., tuple[Any, ...]]:
-    """The body as a callable on the target's values; its calls may also use `values`."""
+class BodyFunction:
+    """A body as a callable on the target's values; its calls may also use `values`."""
 
-    def run(*inputs: Any) -> tuple[Any, ...]:
-        inner: Values = ChainMap({k: v for k, v in zip(body.inputs, inputs, strict=False) if k is not None}, values)
-        lower(body.calls, rules, inner, target)
-        return tuple(_resolve(body.outputs, inner))
+    def __init__(self, body: Body, rules: Rules, values: Values, target: Target) -> None:
+        self.inputs = body.inputs
+        self._body, self._rules, self._values, self._target = body, rules, values, target
 
-    return run
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        own = {k: v for k, v in zip(self.inputs, inputs, strict=False) if k is not None}
+        inner: Values = ChainMap(own, self._values)
+        lower(self._body.calls, self._rules, inner, self._target)
+        return tuple(_resolve(self._body.outputs, inner))
 
 
 def _resolve(item: Any, values: Values) -> Any:

@@ -17,7 +17,7 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.lowering import as_function
+from onnxbridge.lowering import BodyFunction
 from onnxbridge.runtime import Executor
 from onnxbridge.runtime.executor.numpy.ops import rule
 from tests.hub.decompositions.rounding import assert_within_rounding
@@ -228,7 +228,7 @@ def run_decomposition(m: onnx.ModelProto, feeds: dict[str, Any]) -> list[np.ndar
     assert body is not None
     given = [None if v is None else feeds[v.name] if v.name in feeds else v.const_value.numpy() for v in node.inputs]
     values = graph_reader.HubValues(lambda v: array_of(v.const_value))
-    return list(as_function(body, rules, values, Arrays())(*given))
+    return list(BodyFunction(body, rules, values, Arrays())(*given))
 
 
 def test_types_are_inferred_through_contrib_operators():

@@ -18,7 +18,7 @@ from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir import graph_reader
 from onnxbridge.hub.ir.schemas import array_of, name_of, schema_of
 from onnxbridge.hub.opset import opset_conversion
-from onnxbridge.lowering import Target, as_function
+from onnxbridge.lowering import BodyFunction, Target
 from onnxbridge.runtime.executor.numpy.ops import rule as numpy_rules
 from tests.hub.decompositions import cases as all_cases
 from tests.hub.decompositions import test_random as test_random
@@ -86,7 +86,7 @@ def test_decomposition_passes_node_test(case):
         feeds = dict(zip(hub.graph.inputs, inputs, strict=False))
         arguments = [None if v is None else feeds[v] if v in feeds else v.const_value.numpy() for v in node.inputs]
         with np.errstate(all="ignore"):
-            results = as_function(body, PRIMITIVE_RULES, graph_reader.HubValues(lambda v: array_of(v.const_value)), Arrays())(
+            results = BodyFunction(body, PRIMITIVE_RULES, graph_reader.HubValues(lambda v: array_of(v.const_value)), Arrays())(
                 *arguments
             )
         graph_outputs = [r for o, r in zip(node.outputs, results, strict=True) if o.is_graph_output()]

@@ -15,7 +15,7 @@ from onnxbridge.backends.tensorflow import dtypes, tensor_list
 from onnxbridge.frameworks import tensorflow_errors
 from onnxbridge.hub.decompositions.lookup import decomposition_of
 from onnxbridge.hub.ir import fold, graph_reader
-from onnxbridge.lowering import Body, Call, Target, Values, as_function
+from onnxbridge.lowering import Body, BodyFunction, Call, Target, Values
 from onnxbridge.rules import Rule
 
 DIRECTION = "ONNX to TensorFlow"
@@ -56,7 +56,7 @@ class TraceTarget(Target):
         return scope
 
     def body(self, body: Body, rules: Mapping[str, Rule], values: Values) -> Any:
-        run = as_function(body, rules, values, self)
+        run = BodyFunction(body, rules, values, self)
 
         def on_marked(*inputs: Any) -> tuple[Any, ...]:
             return run(*(typed(v, key) for key, v in zip(body.inputs, inputs, strict=False)))

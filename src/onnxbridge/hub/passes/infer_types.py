@@ -12,6 +12,7 @@ from onnxbridge.hub.ir import fold, inference, provenance
 from onnxbridge.hub.ir.graphs import names_in
 from onnxbridge.hub.ir.named_sizes import name_sizes
 from onnxbridge.hub.ir.schemas import plain, schema_of
+from onnxbridge.hub.passes import loop_state_shapes
 from onnxbridge.hub.passes.constant_reshapes import make_constant
 from onnxbridge.hub.passes.inline_branches import inline_branch
 
@@ -31,8 +32,14 @@ def infer(model: ir.Model) -> None:
     _infer_graph(model.graph, model.graph, foreign)
 
 
-def _infer_graph(graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool = False) -> None:
-    """Infer a graph. A branch that is not executed may be inconsistent with the actual shapes: there shapes stay unknown."""
+def _infer_graph(
+    graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool = False, trial: bool = False
+) -> None:
+    """Infer a graph. A branch that is not executed may be inconsistent with the actual shapes: there shapes stay unknown.
+
+    A `trial` is a copy of a loop body with assumed shapes; loops in it have no trials of their own, whose number would be
+    exponential in their depth.
+    """
     nodes = deque(graph)
     while nodes:
         node = nodes.popleft()
@@ -42,7 +49,7 @@ def _infer_graph(graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | N
         if inlined is not None:
             nodes.extendleft(reversed(inlined))
             continue
-        _infer_bodies(node, main, foreign, branch)
+        _infer_bodies(node, main, foreign, branch, trial)
         make_constant(node)
         declared = [(o.type, o.shape) for o in node.outputs]
         try:
@@ -60,7 +67,7 @@ def _infer_graph(graph: ir.Graph, main: ir.Graph, foreign: ContribDecomposer | N
         _fold(graph, node)
 
 
-def _infer_bodies(node: ir.Node, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool) -> None:
+def _infer_bodies(node: ir.Node, main: ir.Graph, foreign: ContribDecomposer | None, branch: bool, trial: bool) -> None:
     for attr in node.attributes.values():
         if attr.type != ir.AttributeType.GRAPH:
             continue
@@ -70,7 +77,9 @@ def _infer_bodies(node: ir.Node, main: ir.Graph, foreign: ContribDecomposer | No
             for inner, (_, outer) in zip(body.inputs, inference.body_inputs(node.op_type, node.inputs, attrs), strict=False):
                 inner.type = inner.type or outer.type
                 inner.shape = outer.shape if inner.shape is None and node.op_type == "Scan" else inner.shape
-        _infer_graph(body, main, foreign, branch or node.op_type == "If")
+        if node.op_type == "Loop" and not trial:
+            loop_state_shapes.declare_kept_shapes(node, body, lambda g: _infer_graph(g, main, foreign, branch, trial=True))
+        _infer_graph(body, main, foreign, branch or node.op_type == "If", trial)
 
 
 def _fold(graph: ir.Graph, node: ir.Node) -> None:

@@ -77,7 +77,8 @@ def loop(M=None, cond=None, *v_initial, body):
     iteration, condition = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
     with tracer.mode:
         metas = [tracer.mode.from_tensor(iteration), tracer.mode.from_tensor(condition)]
-    inner, outer = tracer.body(body, [*metas, *(state_meta(tracer, v) for v in v_initial)], [v.hub_dtype for v in v_initial])
+    states = [state_meta(tracer, *pair) for pair in zip(v_initial, body.inputs[2:], strict=True)]
+    inner, outer = tracer.body(body, [*metas, *states], [v.hub_dtype for v in v_initial])
     scans = inner.count - 1 - len(v_initial)
     has_condition = not _is_always_true(inner.results[0], 1, inner)
     known = size_arithmetic.elements(M)
@@ -98,11 +99,14 @@ def _is_always_true(condition, index, body):
     return _is_true(condition) or getattr(condition, "node", None) is body.inputs[index].node
 
 
-def state_meta(tracer, value):
-    """A loop state has a fixed dtype, but its sizes may change between iterations."""
+def state_meta(tracer, value, declared):
+    """A loop state has a fixed dtype, but sizes may change between iterations, unless the body declares the initial ones."""
     if value is None or not value.is_known or not isinstance(value.fake, torch.Tensor):
         return Unknown()
-    return tracer.unbacked(value.dtype, [None] * value.ndim)
+    has_shape = declared.shape is not None and len(declared.shape) == value.ndim
+    shape = declared.shape if has_shape else [None] * value.ndim
+    sizes = [n if isinstance(n, int) and n == initial else None for n, initial in zip(shape, value.shape, strict=True)]
+    return tracer.unbacked(value.dtype, sizes)
 
 
 @data_dependent_call
@@ -148,7 +152,7 @@ def scan(
     states, sequences = list(inputs[:count]), list(inputs[count:])
     axes = [a % s.ndim for a, s in zip(scan_input_axes or (0,) * num_scan_inputs, sequences, strict=True)]
     tracer = inputs[0].tracer
-    metas = [state_meta(tracer, v) for v in states]
+    metas = [state_meta(tracer, *pair) for pair in zip(states, body.inputs, strict=False)]
     for s, axis in zip(sequences, axes, strict=True):
         metas.append(tracer.unbacked(s.dtype, [n if isinstance(n, int) else None for i, n in enumerate(s.shape) if i != axis]))
     inner, outer = tracer.body(body, metas, [v.hub_dtype for v in inputs])

@@ -63,3 +63,8 @@ for _lower in (True, False):
         S("BandedTriangularSolve", matrix=pos(3, 5), rhs=f32(5, 2), lower=_lower, adjoint=_adjoint)
         S("BandedTriangularSolve", matrix=pos(2, 2, 4, dtype=np.float64), rhs=f64(2, 4, 3), lower=_lower, adjoint=_adjoint)
 S("BandedTriangularSolve", matrix=pos(1, 4), rhs=f32(4, 2))
+for _start in ([1, 0, 2], [-1, 9, 1]):
+    S("XlaDynamicSlice", input=f32(4, 3, 5), start_indices=fed(_start, np.int32), size_indices=np.array([2, 3, 1], np.int32))
+    S("XlaDynamicUpdateSlice", input=f32(4, 3, 5), update=f32(2, 3, 1), indices=fed(_start, np.int64))
+S("XlaDynamicUpdateSlice", input=f32(2, 3), update=f32(2, 3), indices=fed([1, 1], np.int32))
+S("XlaDynamicUpdateSlice", input=f32(4, 3, dynamic=(0,)), update=f32(2, 2, dynamic=(0, 1)), indices=fed([1, 0], np.int32))

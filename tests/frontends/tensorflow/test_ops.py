@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from onnxbridge.frontends.tensorflow.ops import rule
 from tests.frontends.tensorflow import (  # noqa: F401  they add to SAMPLES
@@ -29,6 +30,13 @@ TESTED_ELSEWHERE |= {"StringStrip", "StringLength", "Substr"}  # of onnxruntime-
 TESTED_ELSEWHERE |= {o for o in rule if "TensorList" in o or "TensorArray" in o or "LookupTable" in o or rule[o].kind == "random"}
 
 
+def operator(name: str):
+    """An operator of tf.raw_ops, or one of XLA's, which are elsewhere and in lower case."""
+    if not name.startswith("Xla"):
+        return getattr(tf.raw_ops, name)
+    return getattr(gen_xla_ops, "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_"))
+
+
 def _function(sample: Sample):
     fed: list[Input] = []
 
@@ -49,7 +57,7 @@ def _function(sample: Sample):
         return [pick(r, tensors) for r in rest] if isinstance(rest, list) and rest and isinstance(rest[0], tuple) else rest
 
     def call(*tensors):
-        made = getattr(tf.raw_ops, sample.op)(**{name: pick(item, tensors) for name, item in assigned.items()})
+        made = operator(sample.op)(**{name: pick(item, tensors) for name, item in assigned.items()})
         made = list(made) if isinstance(made, (tuple, list)) else [made]
         return made if sample.outputs is None else [made[i] for i in sample.outputs]
 

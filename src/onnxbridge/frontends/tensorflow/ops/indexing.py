@@ -122,6 +122,44 @@ def slice_(op, input, begin, size):
     return op.Slice(input, begin, ends, list(range(count)))
 
 
+@rule("XlaDynamicSlice")
+def dynamic_slice(op, input, start_indices, size_indices):
+    """The slice lies inside of the input: start indices are limited to where it fits."""
+    n = rank(input)
+    if not n:
+        return input
+    size = int64(op, size_indices)
+    start = _fitting(op, input, start_indices, size)
+    return op.Slice(input, start, op.Add(start, size), list(range(n)))
+
+
+@rule("XlaDynamicUpdateSlice")
+def dynamic_update_slice(op, input, update, indices):
+    """The update lies inside of the input: start indices are limited to where it fits."""
+    n = rank(input)
+    if not n:
+        return update
+    start = _fitting(op, input, indices, op.Shape(update))
+    partial = [a for a in range(n) if not isinstance(update.shape[a], int) or update.shape[a] != input.shape[a]]
+    return _placed(op, input, update, start, partial)
+
+
+def _fitting(op, input, start, size):
+    return op.Max(op.Min(int64(op, start), op.Sub(op.Shape(input), size)), np.zeros(rank(input), np.int64))
+
+
+def _placed(op, input, update, start, axes):
+    """`input` with `update` at `start`, axis by axis: the innermost update is completed with what stands beside it."""
+    if not axes:
+        return update
+    axis, rest = axes[0], axes[1:]
+    begin = op.Slice(start, [axis], [axis + 1], [0])
+    end = op.Add(begin, op.Shape(update, start=axis, end=axis + 1))
+    update = _placed(op, op.Slice(input, begin, end, [axis]), update, start, rest) if rest else update
+    before = op.Slice(input, [0], begin, [axis])
+    return op.Concat(before, update, op.Slice(input, end, [MOST], [axis]), axis=axis)
+
+
 @rule("StridedSlice")
 def strided_slice(
     op, input, begin, end, strides, *, begin_mask=0, end_mask=0, ellipsis_mask=0, new_axis_mask=0, shrink_axis_mask=0

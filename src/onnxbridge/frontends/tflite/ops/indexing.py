@@ -7,7 +7,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import counting, rearrange
 from onnxbridge.frontends.tensorflow.ops import indexing as tf
 from onnxbridge.frontends.tensorflow.ops import rule as tensorflow_rules
-from onnxbridge.frontends.tensorflow.sizes import MOST, int64
+from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.hub.ir.values import cast, rank
 from onnxbridge.rules import Float
@@ -54,26 +54,7 @@ def strided_slice(
 
 @rule("DYNAMIC_UPDATE_SLICE", kind="move")
 def dynamic_update_slice(op, operand, update, start_indices):
-    """The update lies inside of the operand: start indices are limited to where it fits."""
-    n = rank(operand)
-    if not n:
-        return update
-    room = op.Sub(op.Shape(operand), op.Shape(update))
-    start = op.Max(op.Min(int64(op, start_indices), room), np.zeros(n, np.int64))
-    partial = [a for a in range(n) if not isinstance(update.shape[a], int) or update.shape[a] != operand.shape[a]]
-    return _placed(op, operand, update, start, partial)
-
-
-def _placed(op, operand, update, start, axes):
-    """`operand` with `update` at `start`, axis by axis: the innermost update is completed with what stands beside it."""
-    if not axes:
-        return update
-    axis, rest = axes[0], axes[1:]
-    begin = op.Slice(start, [axis], [axis + 1], [0])
-    end = op.Add(begin, op.Shape(update, start=axis, end=axis + 1))
-    update = _placed(op, op.Slice(operand, begin, end, [axis]), update, start, rest) if rest else update
-    before = op.Slice(operand, [0], begin, [axis])
-    return op.Concat(before, update, op.Slice(operand, end, [MOST], [axis]), axis=axis)
+    return tf.dynamic_update_slice(op, operand, update, start_indices)
 
 
 @rule("ONE_HOT")

@@ -68,3 +68,7 @@ for _start in ([1, 0, 2], [-1, 9, 1]):
     S("XlaDynamicUpdateSlice", input=f32(4, 3, 5), update=f32(2, 3, 1), indices=fed(_start, np.int64))
 S("XlaDynamicUpdateSlice", input=f32(2, 3), update=f32(2, 3), indices=fed([1, 1], np.int32))
 S("XlaDynamicUpdateSlice", input=f32(4, 3, dynamic=(0,)), update=f32(2, 2, dynamic=(0, 1)), indices=fed([1, 0], np.int32))
+S("Split", axis=0, value=f32(0, 3), num_split=2)
+S("Einsum", inputs=[f32(2, 3, 4), f32(2, 4, 3)], equation="i...,j...k->...ijk")
+S("Einsum", inputs=[f32(3, 4), f32(2, 3, 4, 5)], equation="...i,...ij->...j")
+S("Einsum", inputs=[f32(2, 3, 4), f32(4, 5)], equation="...i,ij->...j")

@@ -96,6 +96,37 @@ def test_inspect_names_the_version(tmp_path):
     assert printed.exit_code == 0 and tf.__version__ in printed.output
 
 
+def calls_a_function_by_its_name(body):
+    """A graph whose operator has the name of a function, as TensorFlow 1's Defun writes it."""
+    from tensorflow.python.framework import function
+
+    @function.Defun(tf.float32, func_name="half_of")
+    def half_of(x):
+        return body(x)
+
+    with v1.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None, 3], name="x")
+        tf.identity(half_of(x) + 1.0, name="y")
+    return graph
+
+
+def test_a_function_called_by_its_name():
+    graph = calls_a_function_by_its_name(lambda x: tf.nn.relu(x) / 2.0)
+    assert "half_of" in {op.type for op in graph.get_operations()}
+    result = onnxbridge.convert(graph, "onnx")
+    assert result.report.passed
+    x = np.array([[-1, 2, 4]], np.float32)
+    np.testing.assert_array_equal(run(result.model, x)[0], [[1, 2, 3]])
+
+
+def test_what_a_function_called_by_its_name_may_not_do(tmp_path):
+    graph = calls_a_function_by_its_name(lambda x: tf.reshape(tf.strings.to_number(tf.io.read_file("/etc/hostname")), [1, 1]) + x)
+    tf.io.write_graph(graph, str(tmp_path), "net.pb", as_text=False)
+    for source in (graph, tmp_path / "net.pb"):
+        with pytest.raises(UnsafeFileError, match="ReadFile"):
+            onnxbridge.convert(source, "onnx")
+
+
 def test_several_results_must_be_chosen():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, [None, 4], name="x")

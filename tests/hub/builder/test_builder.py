@@ -77,6 +77,20 @@ def test_a_dtype_that_an_operator_does_not_take_is_refused_and_not_a_fault(op):
     assert error.value.hint == "cast it to a dtype that it takes"
 
 
+@pytest.mark.parametrize("dtype", [ir.DataType.BFLOAT16, ir.DataType.FLOAT16])
+def test_what_onnx_lacks_for_half_precision_is_computed_in_float32(op, dtype):
+    x = op.input("x", dtype, [2, 3])
+    bounds = [op.input(name, dtype, []) for name in "abc"]
+    y = op.Einsum(x, x, equation="ij,kj->ik") if dtype == ir.DataType.BFLOAT16 else op.Range(*bounds)
+    assert y.dtype == dtype
+    assert y.producer().op_type == "Cast" and y.producer().inputs[0].dtype == FLOAT
+
+
+def test_a_refused_half_precision_keeps_its_name(op):
+    with pytest.raises(Unsupported, match="ONNX's And does not take bfloat16 as 'A'"):
+        op.And(*[op.input("x", ir.DataType.BFLOAT16, [2])] * 2)
+
+
 def test_an_unknown_operator_is_an_error(op):
     with pytest.raises(ValueError, match="ONNX has no operator Rleu at opset 26"):
         op.Rleu(op.input("x", FLOAT, [2]))

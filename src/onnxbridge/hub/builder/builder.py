@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxbridge.errors import SourceLocation, Unsupported
+from onnxbridge.errors import SourceLocation, Unsupported, UnsupportedDtype
 from onnxbridge.hub.ir import fold, inference, provenance, source_locations, strings
 from onnxbridge.hub.ir.named_sizes import name_sizes
 from onnxbridge.hub.ir.opset_version import OPSET
@@ -31,6 +31,11 @@ from onnxbridge.hub.ir.unique_name import unique_name
 _PLAIN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, tuple)
 """Checked first, since isinstance with a protocol looks at every attribute."""
 _NO_NOTES: Mapping[str, Any] = MappingProxyType({})
+
+
+def _is_half(value: Any) -> bool:
+    name = value.dtype.name if isinstance(value, (ir.Value, np.ndarray, np.generic)) and value.dtype is not None else ""
+    return name.upper() in ("FLOAT16", "BFLOAT16")
 
 
 class Builder:
@@ -64,9 +69,18 @@ class Builder:
         return functools.partial(self.call, op_type)
 
     def call(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
-        """Append a node; returns its output, or a tuple of them if `outputs` is more than one."""
+        """Append a node; returns its output, or a tuple of them if `outputs` is more than one.
+
+        Where ONNX lacks an operator for float16 or bfloat16, it is computed in float32 and rounded.
+        """
         schema = schema_of(op_type, domain, self._versions.get(domain))
-        values = inference.promote(schema, inputs, self.constant)
+        try:
+            values = inference.promote(schema, inputs, self.constant)
+        except UnsupportedDtype:
+            half = [schema.inputs[min(i, len(schema.inputs) - 1)] for i, v in enumerate(inputs) if _is_half(v)]
+            if self._opset != OPSET or not half or not all("tensor(float)" in formal.types for formal in half):
+                raise
+            return self._in_float32(schema, inputs, outputs, attrs)
         attributes = [a for name, v in attrs.items() if (a := self._attribute(schema, name, v, values, attrs)) is not None]
         for name, declared in schema.attributes.items():
             if declared.required and name not in {a.name for a in attributes}:
@@ -96,6 +110,18 @@ class Builder:
             return results if outputs > 1 else results[0]
         self.append(node)
         return tuple(node.outputs) if outputs > 1 else node.outputs[0]
+
+    def _in_float32(self, schema: onnx.defs.OpSchema, inputs: Sequence[Any], outputs: int, attrs: Mapping[str, Any]) -> Any:
+        half = next(self.constant(v).dtype for v in inputs if _is_half(v))
+        wide = [self.call("Cast", v, to=ir.DataType.FLOAT) if _is_half(v) else v for v in inputs]
+        made = self.call(schema.name, *wide, outputs=outputs, domain=schema.domain, **attrs)
+        types = {schema.inputs[min(i, len(schema.inputs) - 1)].type_str for i, v in enumerate(inputs) if _is_half(v)}
+        results = made if isinstance(made, tuple) else (made,)
+        rounded = tuple(
+            self.call("Cast", v, to=half) if schema.outputs[min(i, len(schema.outputs) - 1)].type_str in types else v
+            for i, v in enumerate(results)
+        )
+        return rounded if outputs > 1 else rounded[0]
 
     def append(self, node: ir.Node) -> None:
         """Append an existing node: one of an operator without a schema."""

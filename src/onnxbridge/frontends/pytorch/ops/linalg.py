@@ -7,6 +7,7 @@ from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import add_promoted, multiply_promoted
 from onnxbridge.frontends.pytorch.ops.creation import fill
+from onnxbridge.hub.decompositions.linalg import einsum as einsums
 
 D = ir.DataType
 
@@ -111,7 +112,7 @@ def addr(op, self, vec1, vec2, *, beta=1, alpha=1):
 
 @rule("aten::einsum")
 def einsum(op, equation, tensors, *, path=None):
-    return op.Einsum(*tensors, equation=equation)
+    return einsums.einsum(op, tensors, equation)
 
 
 @rule("aten::bilinear")

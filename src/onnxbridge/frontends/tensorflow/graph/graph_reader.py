@@ -73,7 +73,7 @@ class GraphReader:
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, _shared(op)))
             elif op.type in lookup_tables.OPERATORS:
                 bound[op.outputs[0].name] = Ref(StoredValue(prefix + op.name, functools.partial(lookup_tables.of_operator, op)))
-            elif op.type in CALLS:
+            elif called_function(op):
                 yield from self._called(op, bound, prefix)
             elif op.type in BRANCHES:
                 yield self._branch(op, bound, prefix)
@@ -127,7 +127,7 @@ class GraphReader:
         return key
 
     def _called(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
-        graph = function(op, op.get_attr("f").name, [t.shape for t in op.inputs])
+        graph = function(op, called_function(op), [t.shape for t in op.inputs])
         inner = dict(zip((t.name for t in graph.inputs), refs(op.inputs, bound, prefix), strict=True))
         inner_prefix = f"{prefix}{op.name}/"
         yield from self.calls(graph, graph.outputs, inner, inner_prefix)
@@ -203,6 +203,13 @@ class GraphReader:
         return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
 
 
+def called_function(op: Any) -> str:
+    """The function that an operator calls, "" if it is no call. TensorFlow 1 names such an operator after its function."""
+    if op.type in CALLS:
+        return str(op.get_attr("f").name)
+    return op.type if op.graph._get_function(op.type) is not None else ""
+
+
 def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
     """The graph of a function that an operator calls; shapes are inferred again if the call's are more specific."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
@@ -223,14 +230,15 @@ def all_operators(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
     seen = set() if seen is None else seen
     for op in graph.get_operations():
         yield op
+        names = [called_function(op)]
         for attr in op.op_def.attr if op.op_def is not None else ():
-            if attr.type not in ("func", "list(func)"):
-                continue
-            named = op.get_attr(attr.name)
-            for f in named if isinstance(named, (list, tuple)) else [named]:
-                if f.name and f.name not in seen and op.graph._get_function(f.name) is not None:
-                    seen.add(f.name)
-                    yield from all_operators(function(op, f.name), seen)
+            if attr.type in ("func", "list(func)"):
+                named = op.get_attr(attr.name)
+                names += [f.name for f in (named if isinstance(named, (list, tuple)) else [named])]
+        for name in names:
+            if name and name not in seen and op.graph._get_function(name) is not None:
+                seen.add(name)
+                yield from all_operators(function(op, name), seen)
 
 
 def _is_more_specific(inputs_: Any, own: Any) -> bool:
@@ -246,8 +254,8 @@ def written_item(items: Any) -> Any:
         written = None
         if op.type in ("TensorListSetItem", "TensorListPushBack"):
             written = op.inputs[-1] if op.inputs[-1].shape.rank is not None else None
-        elif op.type in LOOPS | CALLS:
-            graph = function(op, op.get_attr("body" if op.type in LOOPS else "f").name)
+        elif op.type in LOOPS or called_function(op):
+            graph = function(op, op.get_attr("body").name if op.type in LOOPS else called_function(op))
             written = next((found for i in at if (found := written_item(graph.inputs[i])) is not None), None)
         elif op.type in ("If", "StatelessIf"):
             graphs = [function(op, op.get_attr(a).name) for a in ("then_branch", "else_branch")]

@@ -10,6 +10,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import arithmetic, indexing, linalg, rearrange, reduction, rule, segments, shape
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as functions
 from onnxbridge.hub.decompositions.complex_numbers.pairs import PART_DTYPE, Complex
+from onnxbridge.hub.decompositions.linalg import einsum as einsums
 from onnxbridge.hub.ir.values import cast
 
 D = ir.DataType
@@ -195,7 +196,7 @@ def einsum(op, inputs, *, equation):
         terms = [((*parts, part), turns + turn) for parts, turns in terms for part, turn in ((x.real, 0), (x.imag, 1))]
     sums = [None, None]
     for parts, turns in terms:  # i to the power of turns
-        product = op.Einsum(*parts, equation=equation)
+        product = einsums.einsum(op, parts, equation)
         product = op.Neg(product) if turns % 4 >= 2 else product
         sums[turns % 2] = product if sums[turns % 2] is None else op.Add(sums[turns % 2], product)
     return Complex(*sums)

@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.hub.decompositions.linalg import einsum as einsums
 from onnxbridge.hub.ir.values import rank
 
 
@@ -32,7 +33,7 @@ def batch_mat_mul_v2(op, x, y, *, adj_x=False, adj_y=False, Tout=None):
 
 @rule("Einsum")
 def einsum(op, inputs, *, equation):
-    return op.Einsum(*inputs, equation=equation)
+    return einsums.einsum(op, inputs, equation)
 
 
 @rule("Cross")

@@ -95,6 +95,8 @@ def unpack(op, value, *, num, axis=0):
 def split(op, split_dim: Int, value, *, num_split):
     if num_split == 1:
         return (value,)
+    if value.shape is not None and value.shape[split_dim] == 0:  # ONNX Runtime does not divide nothing
+        return op.Split(value, [0] * num_split, axis=split_dim, outputs=num_split)
     return op.Split(value, axis=split_dim, num_outputs=num_split, outputs=num_split)
 
 

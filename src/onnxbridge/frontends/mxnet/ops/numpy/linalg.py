@@ -12,6 +12,7 @@ from onnxbridge.frontends.mxnet.ops.factorization import largest_sign
 from onnxbridge.frontends.mxnet.ops.linalg import inverse
 from onnxbridge.frontends.mxnet.ops.shape import product, sizes, transposed_to
 from onnxbridge.frontends.mxnet.ops.types import as_tuple
+from onnxbridge.hub.decompositions.linalg import einsum as einsums
 from onnxbridge.hub.decompositions.linalg import factorizations
 from onnxbridge.hub.decompositions.linalg.factorizations import matrix_transpose
 from onnxbridge.hub.ir.values import rank, static_shape
@@ -58,7 +59,7 @@ def tensordot_int_axes(op, a, b, *, axes):
 
 @rule("_npi_einsum")
 def einsum(op, *operands, subscripts, optimize=0):
-    return op.Einsum(*operands, equation=subscripts)
+    return einsums.einsum(op, operands, subscripts)
 
 
 @rule("_npi_det")

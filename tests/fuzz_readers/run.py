@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from onnxbridge.hub.io import process_limits
 from tests.fuzz_readers.mutate import mutated
 from tests.fuzz_readers.readers import READERS, copied, damaged_file
 
@@ -55,6 +57,7 @@ def peak() -> int:
 def worker(name: str, folder: Path, seed: int, first: int, count: int, seconds: float) -> None:
     """Read damaged files, and print a line for each find: its number and what is wrong. Ends when the time is over."""
     os.environ.setdefault("ONNXBRIDGE_NATIVE", "0")
+    process_limits.in_isolated_process()  # as on the command line: what takes too long ends the process
     reader, end = READERS[name], time.monotonic() + seconds
     seeds, originals = _originals(name, folder)
     for path in seeds:
@@ -139,7 +142,7 @@ def _watched(name: str, folder: Path, seed: int, first: int, count: int, end: fl
         watchdog.stop()
         process.wait()
         process.stdout.close()
-    if last[0] != "done":
+    if last[0] != "done" and process.returncode != -signal.SIGXCPU:
         how = "a hang" if watchdog.barked else f"exit code {process.returncode}"
         keep(how, number - 1)
     return number

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+import onnxbridge
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frontends.tensorflow import frontend
 from tests.frontends.tensorflow.compare import agree, feeds_for, hub_of, kinds
@@ -221,3 +222,11 @@ def test_damaged_files_and_wrong_files(tmp_path):
         frontend.to_hub(tmp_path / "net", None, None)
     with pytest.raises(UsageError, match="contains weights only; build the model"):
         frontend.to_hub(tmp_path / "net.weights.h5", None, None)
+
+
+def test_a_model_that_cannot_run_on_unknown_sizes_says_which_to_give():
+    x = keras.Input((None, None, 3), name="image")
+    model = keras.Model(x, keras.layers.UpSampling2D(2, interpolation="bilinear")(keras.layers.Conv2D(4, 3)(x)))
+    with pytest.raises(UsageError, match=r"'image' of unknown sizes \(.{20,120}\); give the sizes: --inputs 'image:float32\[1"):
+        onnxbridge.convert(model, "onnx")
+    assert onnxbridge.convert(model, "onnx", inputs=["image:float32[1,8,9,3]"]).report.agrees

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UsageError
+from onnxbridge.errors import OnnxbridgeError, UsageError
 from onnxbridge.frameworks.tensorflow_errors import main_line
 from onnxbridge.frontends.tensorflow import graph_files, input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
@@ -152,9 +153,10 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         return [t for _, t in _flat(result)]
 
     outputs: list[str] = []
-    function = tf.function(call, autograph=False).get_concrete_function(
-        *(s.tensor_spec(_valid_name(n)) for n, s in found.items())
-    )
+    with _open_sizes_named(found):
+        function = tf.function(call, autograph=False).get_concrete_function(
+            *(s.tensor_spec(_valid_name(n)) for n, s in found.items())
+        )
     weights = {
         id(v.value.handle if hasattr(v, "path") else v.handle): str(getattr(v, "path", v.name)).removesuffix(":0")
         for v in model.variables
@@ -165,6 +167,24 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         list(zip(_unique(outputs, found), function.outputs, strict=True)), list(function.graph.captures), weights,
         lambda arrays: list(function(*arrays)), _trainable(function.graph), function,
     )  # fmt: skip
+
+
+@contextmanager
+def _open_sizes_named(inputs: Mapping[str, Spec]) -> Iterator[None]:
+    """Add to an error of TensorFlow which sizes were unknown beside the batch: that is the most frequent cause, by far."""
+    try:
+        yield
+    except OnnxbridgeError:
+        raise
+    except Exception as e:
+        names = [n for n, s in inputs.items() if s.shape is None or any(not isinstance(size, int) for size in s.shape[1:])]
+        if not names:
+            raise
+        reason = main_line(e).split(". ")[0]
+        raise UsageError(
+            f"TensorFlow cannot run the model on {', '.join(map(repr, names))} of unknown sizes ({reason}); "
+            f"give the sizes: --inputs '{names[0]}:float32[1,224,224,3]', inputs=..."
+        ) from e
 
 
 def _input_names(model: Any, symbolic: Sequence[Any]) -> list[str]:

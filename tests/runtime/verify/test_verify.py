@@ -340,6 +340,18 @@ def test_a_saturated_sigmoid_has_the_error_of_one_half():
     assert not verify_runners(model, runner(model), runner(model, change=lambda name, v: v + np.float32(1e-5))).passed
 
 
+def test_a_closed_gate_of_an_lstm_has_the_error_of_one_half():
+    op = Builder()
+    x = op.input("x", FLOAT, [3, 1, 2])
+    bias = np.zeros((1, 16), np.float32)
+    bias[0, 2:4] = -74  # Sigmoid is 7e-33, and 0 in a library that computes it as 1/2 plus a polynomial
+    w, r = (np.random.default_rng(seed).normal(size=(1, 8, 2)).astype(np.float32) for seed in range(2))
+    model = op.model([x], [op.output(op.LSTM(x, w, r, bias, hidden_size=2, outputs=2)[0], "y")])
+    flushed = runner(model, change=lambda name, v: np.where(np.abs(v) < 1e-20, np.float32(0), v))
+    assert verify_runners(model, flushed, runner(model)).agrees
+    assert not verify_runners(model, flushed, runner(model, change=lambda name, v: v + np.float32(1e-5))).agrees
+
+
 def test_a_window_has_the_error_of_one():
     """Its first element is 0.42 - 0.5 + 0.08: what remains of it is rounding."""
     text = """<ir_version: 10, opset_import: ["" : 21]>

@@ -181,9 +181,12 @@ def _open_sizes_named(inputs: Mapping[str, Spec]) -> Iterator[None]:
         if not names:
             raise
         reason = main_line(e).split(". ")[0]
+        first = inputs[names[0]]
+        sizes = [s if isinstance(s, int) else 64 if i else 1 for i, s in enumerate(first.shape or (1, 64, 64, 3))]
+        example = f"{names[0]}:{first.dtype.name}[{','.join(map(str, sizes))}]"
         raise UsageError(
             f"TensorFlow cannot run the model on {', '.join(map(repr, names))} of unknown sizes ({reason}); "
-            f"give the sizes: --inputs '{names[0]}:float32[1,224,224,3]', inputs=..."
+            f"give the sizes, such as --inputs '{example}', inputs=['{example}']"
         ) from e
 
 

@@ -12,8 +12,8 @@ _CHOOSING = frozenset({"Ceil", "Floor", "Hardmax", "Sign"})
 """Operators with floating-point results that jump."""
 _OF_SIZES = frozenset({"Shape", "Size"})
 # Libraries compute Sigmoid as 1/2 plus a polynomial, and windows are sums of cosines: near 0 the error is that of 1, however
-# small the result.
-_ERRORS_OF_ONE = frozenset({"Sigmoid", "BlackmanWindow", "HammingWindow", "HannWindow"})
+# small the result. The gates of LSTM and GRU are Sigmoids, and their states products with these.
+_ERRORS_OF_ONE = frozenset({"Sigmoid", "BlackmanWindow", "HammingWindow", "HannWindow", "LSTM", "GRU"})
 _ERROR_PRESERVING = frozenset({
     "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat", "Split", "Gather", "Expand",
     "ReduceMean", "ReduceMax", "ReduceMin", "AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool",
@@ -42,7 +42,7 @@ def is_choice(node: ir.Node) -> bool:
 
 
 def has_errors_of_one(value: ir.Value) -> bool:
-    """Whether the value is the result of Sigmoid or a window, or their mean or selection: its error does not shrink with it."""
+    """Whether the value is the result of such an operator, or their mean or selection: its error does not shrink with it."""
     todo, seen = [value], {value}
     while todo:
         found = todo.pop()

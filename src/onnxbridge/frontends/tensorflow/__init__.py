@@ -91,6 +91,7 @@ class TensorFlow(Frontend):
         from onnxbridge.hub import passes
         from onnxbridge.hub.passes.convolutions.fold_batch_norm import FoldBatchNorm
         from onnxbridge.hub.passes.fold_weight_casts import FoldWeightCasts
+        from onnxbridge.hub.passes.share_sizes import ShareSizes
         from onnxbridge.runtime import onnx_extensions
 
         domains = selection.allowed_domains(allow_domain, extra_opset)
@@ -102,6 +103,7 @@ class TensorFlow(Frontend):
         })  # fmt: skip
         traced = sources.trace(chosen, inputs, dynamic)
         model = convert.hub_model(traced, domains)
+        ShareSizes()(model)
         if fold_batch_norm:
             model = passes.clean(model)  # normalizations are recognized, and no transposes stand before them
             FoldWeightCasts()(model)

@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from onnxbridge.hub.ir.fold import known_elements
+from onnxbridge.hub.ir.fold import constant_array, known_elements
 
 Size = int | str | None
 
 
 def name_sizes(node: ir.Node) -> None:
-    """Set the sizes of the result of a node whose input is a shape, where they are provably those of other values."""
-    if node.domain or node.op_type not in ("Reshape", "Expand") or len(node.inputs) < 2:
+    """Set the sizes of the result of a node that an input determines, where they are provably those of other values."""
+    result = node.outputs[0]
+    if node.domain or node.op_type not in _SIZES or result.shape is None or all(map(_is_set, result.shape)):
         return
-    (result,), (x, shape) = node.outputs, node.inputs[:2]
-    if x is None or x.shape is None or result.shape is None or all(isinstance(d, int) or d.value for d in result.shape):
+    found = _SIZES[node.op_type](node)
+    if found is None or len(found) != len(result.shape):
         return
-    wanted = known_elements(shape)
-    if wanted is None or len(wanted) != len(result.shape):
-        return
-    sizes = [d if isinstance(d, int) else d.value for d in x.shape]
-    found = _reshaped(node, sizes, wanted) if node.op_type == "Reshape" else _expanded(sizes, wanted)
     result.shape = ir.Shape([
-        old if isinstance(old, int) or old.value is not None or not _is_known(size) else size
-        for old, size in zip(result.shape, found, strict=True)
+        old if _is_set(old) or not _is_known(size) else size for old, size in zip(result.shape, found, strict=True)
     ])  # fmt: skip
+
+
+def _is_set(size: int | ir.SymbolicDim) -> bool:
+    return isinstance(size, int) or size.value is not None
 
 
 def _is_known(size: Size) -> bool:
     return isinstance(size, str) or (size is not None and size > 0)
 
 
-def _reshaped(node: ir.Node, sizes: Sequence[Size], wanted: Sequence[Size]) -> list[Size]:
+def _sizes_and_shape(node: ir.Node) -> tuple[list[Size], list[Size]] | None:
+    """The sizes of the first input, and the elements of the second."""
+    x, wanted = node.inputs[0], known_elements(node.inputs[1])
+    if x is None or x.shape is None or wanted is None:
+        return None
+    return [d if isinstance(d, int) else d.value for d in x.shape], wanted
+
+
+def _reshaped(node: ir.Node) -> list[Size] | None:
+    known = _sizes_and_shape(node)
+    if known is None:
+        return None
+    sizes, wanted = known
     allows_zero = "allowzero" in node.attributes and node.attributes["allowzero"].as_int()
     copied: list[Size] = [
         sizes[i] if w == 0 and not allows_zero and i < len(sizes) else w for i, w in enumerate(wanted)
@@ -60,8 +71,35 @@ def _quotient(sizes: Sequence[Size], others: Sequence[Size]) -> Size:
     return next(iter(left - right)) if numbers[0] == numbers[1] != 0 else None
 
 
-def _expanded(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[Size]:
+def _expanded(node: ir.Node) -> list[Size] | None:
+    known = _sizes_and_shape(node)
+    if known is None:
+        return None
+    sizes, wanted = known
     padded = [1] * (len(wanted) - len(sizes)) + list(sizes)
     if len(padded) != len(wanted):
-        return [None] * len(wanted)
+        return None
     return [w if p == 1 or p == w else None for p, w in zip(padded, wanted, strict=True)]
+
+
+def _filled(node: ir.Node) -> list[Size] | None:
+    return known_elements(node.inputs[0])
+
+
+def _range(node: ir.Node) -> list[Size] | None:
+    """From 0 up to a size in steps of 1; the size may be in floating point, where sizes are whole."""
+    start, limit, delta = node.inputs
+    cast = limit.producer() if limit is not None and limit.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE) else None
+    if cast is not None and cast.op_type == "Cast":
+        limit = cast.inputs[0]
+    return known_elements(limit) if _is_number(start, 0) and _is_number(delta, 1) else None
+
+
+def _is_number(value: ir.Value | None, number: int) -> bool:
+    array = constant_array(value)
+    return array is not None and array.size == 1 and bool(array.reshape(-1)[0] == number)
+
+
+_SIZES: dict[str, Callable[[ir.Node], list[Size] | None]] = {
+    "Reshape": _reshaped, "Expand": _expanded, "ConstantOfShape": _filled, "Range": _range,
+}  # fmt: skip

@@ -6,12 +6,14 @@ from collections import defaultdict
 
 import onnx_ir as ir
 
+from onnxbridge.hub.ir import provenance
 from onnxbridge.hub.ir.fold import COMPUTED, FOLDED_ELEMENTS
 from onnxbridge.hub.ir.schemas import array_of
 
 
 class MergeConstants(ir.passes.InPlacePass):
-    """Replaces equal computed constants by the first of them, so that common subexpressions are found.
+    """Replaces equal constants that are computed, or written in the source's code, by the first, so that common subexpressions
+    are found.
 
     Equal weights are not merged: each has its own name and may be trained separately.
     """
@@ -25,7 +27,9 @@ def _merge(graph: ir.Graph) -> bool:
     groups: dict[tuple[ir.DataType, tuple[int, ...]], list[ir.Value]] = defaultdict(list)
     for value in graph.initializers.values():
         tensor = value.const_value
-        if value.meta.get(COMPUTED) and tensor is not None and tensor.size <= FOLDED_ELEMENTS and not value.is_graph_output():
+        if tensor is None or tensor.size > FOLDED_ELEMENTS or value.is_graph_output():
+            continue
+        if value.meta.get(COMPUTED) or provenance.state_of(tensor) == "constant":
             groups[tensor.dtype, tuple(tensor.shape.numpy())].append(value)
     modified = False
     for values in groups.values():

@@ -24,7 +24,7 @@ def count(value: ir.Value | None) -> Hashable:
         if node.op_type in ("Identity", "Reshape", "Squeeze", "Unsqueeze") or (node.op_type == "Cast" and _is_integer_cast(node)):
             value = node.inputs[0]
             continue
-        size = _selected_size(node)
+        size = selected_size(node)
         return value if size is None else extent(*size)
     return value
 
@@ -82,7 +82,7 @@ def _element(value: ir.Value | None, index: int) -> ir.Value | None:
     return None
 
 
-def _selected_size(node: ir.Node) -> tuple[ir.Value, int] | None:
+def selected_size(node: ir.Node) -> tuple[ir.Value, int] | None:
     """The value and the axis whose size a Gather or Slice selects from a Shape."""
     if node.op_type not in ("Gather", "Slice") or node.inputs[0] is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -72,8 +72,10 @@ def _replace_match(root: ir.Node, each: Form, writer: Builder, holder: ir.Graph)
         writer.name_rest(str(output.name))
         written = writer.take()
         written[-1].name = root.name
+        before = {v for node in found.nodes for v in node.inputs if v is not None}
         replace(root, written, [result], writer, holder)
         graph.remove(found.nodes - {root}, safe=True)
+        _drop_unused_constants(before)
         _drop_unused([v.producer() for v in found.named.values() if isinstance(v, ir.Value)], graph)
         return True
     return False
@@ -88,6 +90,13 @@ def _has_no_other_uses(found: Found, root: ir.Node) -> bool:
     outputs = [o for node in inner for o in node.outputs]
     here = all(node.graph is root.graph for node in inner)
     return here and not any(o.is_graph_output() or any(user not in found.nodes for user, _ in o.uses()) for o in outputs)
+
+
+def _drop_unused_constants(values: Iterable[ir.Value]) -> None:
+    """Remove constants that only the replaced nodes used: ONNX Runtime warns of each one that is left."""
+    for value in values:
+        if value.is_initializer() and value.graph is not None and not value.uses() and not value.is_graph_output():
+            value.graph.initializers.pop(value.name or "")
 
 
 def _drop_unused(nodes: list[ir.Node | None], graph: ir.Graph) -> None:

@@ -10,6 +10,7 @@ from onnxbridge.frontends.tensorflow.sizes import LEAST, MOST, int64, known_ints
 from onnxbridge.frontends.tensorflow.wider_dtypes import where as selected
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.ir import fold
+from onnxbridge.hub.ir.fold import known_elements
 from onnxbridge.hub.ir.values import cast, rank
 
 
@@ -117,9 +118,15 @@ def slice_(op, input, begin, size):
         ends = [MOST if s == -1 else b + s for b, s in zip(starts, lengths, strict=True)]
         sliced = [i for i in range(count) if starts[i] or ends[i] != MOST and (input.shape is None or ends[i] != input.shape[i])]
         return op.Slice(input, [starts[i] for i in sliced], [ends[i] for i in sliced], sliced) if sliced else input
-    begin, size = int64(op, begin), int64(op, size)
-    ends = op.Where(op.Less(size, 0), MOST, op.Add(begin, size))
-    return op.Slice(input, begin, ends, list(range(count)))
+    named = known_elements(size) or [None] * count
+    dims = [d if isinstance(d, int) else d.value for d in input.shape or ir.Shape([None] * count)]
+    axes = [i for i in range(count) if starts[i] != 0 or named[i] is None or named[i] != dims[i]]  # the others are whole
+    if not axes:
+        return input
+    begin, size = (int64(op, v) if len(axes) == count else op.Gather(int64(op, v), axes) for v in (begin, size))
+    is_size = all(isinstance(named[i], str) for i in axes)  # the name of a size, which is never -1
+    ends = op.Add(begin, size)
+    return op.Slice(input, begin, ends if is_size else op.Where(op.Less(size, 0), MOST, ends), axes)
 
 
 @rule("XlaDynamicSlice")

@@ -103,6 +103,11 @@ def test_tensors_that_do_not_exist(tmp_path, field, index):
     _refused(saved(tmp_path, _packed(made)))
 
 
+def test_an_output_that_no_operator_computes(tmp_path):
+    x, y, z = T(X, name="x"), T(type="FLOAT32", name="y"), T(type="FLOAT32", name="z")
+    _refused(saved(tmp_path, model(G([x], [y, z], [Op("RELU", [x], [y])]))), "'z' is used, but no operator computes it")
+
+
 def test_a_subgraph_that_contains_itself(tmp_path):
     condition, x, y = T(np.array(True), name="c"), T(X, name="x"), T(type="FLOAT32", name="y", shape=(2, 3))
     made = Op("IF", [condition, x], [y], "IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 1})

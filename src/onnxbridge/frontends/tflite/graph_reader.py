@@ -15,6 +15,7 @@ from onnxbridge.formats.tflite.read_model import ENUMS
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized
 from onnxbridge.frontends.tflite.target import TFLiteTarget
+from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 Shapes = Mapping[str, Sequence[int | str | None]]
@@ -93,7 +94,8 @@ class _Values(dict[Hashable, Any]):
         tensor = self._reader.tensor(key)
         found = constants.constant(self._reader.model.path, tensor)
         if found is None:
-            raise KeyError(key)
+            where = f"{self._reader.model.path}: {quoted(tensor.name)}"
+            raise UnsafeFileError(f"{where} is used, but no operator computes it before; get the file again.")
         made: Any = self._op.constant(found, tensor.name)
         q = tensor.quantization
         if q is not None and tensor.type in TYPES:

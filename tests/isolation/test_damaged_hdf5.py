@@ -86,6 +86,14 @@ def test_limits_of_a_step_hold_in_it_and_not_after_it():
     assert _run("with p.limited_memory(1 << 26): bytearray(1 << 27)") == 1
 
 
+def test_datasets_larger_than_the_memory_of_a_step_are_read(tmp_path):
+    """Its own size is added to the memory that reading a dataset may take."""
+    with h5py.File(tmp_path / "net.h5", "w") as file:
+        file.create_dataset("large", data=np.random.default_rng(0).random(1 << 23))
+    code = "from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks as h; import h5py\nh._MEMORY = 16 << 20\n"
+    assert _run(f"{code}h.check({str(tmp_path / 'net.h5')!r}, 'keras-h5')") == 0
+
+
 def test_nothing_is_limited_in_the_users_own_process():
     before = [resource.getrlimit(kind) for kind in (resource.RLIMIT_CPU, resource.RLIMIT_DATA)]
     with process_limits.limited_cpu(0), process_limits.limited_memory(0):

@@ -63,49 +63,60 @@ def _check(file: BinaryIO, label: str) -> None:
 
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    with limited_cpu(_SECONDS + size / _BYTES_PER_SECOND), limited_memory(_MEMORY), h5py.File(file, "r") as content:
-        pending: list[tuple[str, Any]] = [("", content)]
-        seen: set[Any] = set()
-        _read_attributes(content)
-        while pending:
-            path, group = pending.pop()
-            for name in group:
-                link, location = group.get(name, getlink=True), f"{path}/{name}"
-                if not isinstance(link, h5py.HardLink):
-                    raise _error(label, location, "is a link")
-                found = group.get(name)
-                if found is None:
-                    raise _error(label, location, "cannot be read")
-                if isinstance(found, h5py.Dataset) and (found.external or found.is_virtual):
-                    raise _error(label, location, "is stored in another file")
-                key = h5py.h5o.get_info(found.id).addr
-                if key in seen:
-                    continue
-                seen.add(key)
-                if len(seen) > _MAX_OBJECTS:
-                    raise LimitError(f"{label}: holds more than {_MAX_OBJECTS} objects; save the model again.")
-                _read_attributes(found)
-                if isinstance(found, h5py.Group):
-                    pending.append((location, found))
-                elif isinstance(found, h5py.Dataset):
-                    _read_data(found, label, location, size)
+    seconds = _SECONDS + size / _BYTES_PER_SECOND
+    with limited_cpu(seconds), limited_memory(_MEMORY):
+        content = h5py.File(file, "r")
+    with content:
+        with limited_cpu(seconds), limited_memory(_MEMORY):
+            datasets = [pair for pair in _datasets(content, label) if pair[1].shape is not None]  # of the null dataspace
+        total = 0
+        for name, found in datasets:
+            total += found.nbytes
+            if total > size * _MOST_COMPRESSED:
+                raise UnsafeFileError(
+                    f"{label}: {quoted(name)} has {found.nbytes:,} bytes, in a file of {size:,}; save the model again."
+                )
+        with limited_cpu(seconds + total / _BYTES_PER_SECOND):
+            for _, found in datasets:
+                with contextlib.suppress(TypeError), limited_memory(_MEMORY + found.nbytes):
+                    found[()]
+
+
+def _datasets(content: Any, label: str) -> Iterator[tuple[str, Any]]:
+    """Every dataset with its path. The attributes of all objects are read, and nothing outside of the file."""
+    import h5py
+
+    pending: list[tuple[str, Any]] = [("", content)]
+    seen: set[Any] = set()
+    _read_attributes(content)
+    while pending:
+        path, group = pending.pop()
+        for name in group:
+            link, location = group.get(name, getlink=True), f"{path}/{name}"
+            if not isinstance(link, h5py.HardLink):
+                raise _error(label, location, "is a link")
+            found = group.get(name)
+            if found is None:
+                raise _error(label, location, "cannot be read")
+            if isinstance(found, h5py.Dataset) and (found.external or found.is_virtual):
+                raise _error(label, location, "is stored in another file")
+            key = h5py.h5o.get_info(found.id).addr
+            if key in seen:
+                continue
+            seen.add(key)
+            if len(seen) > _MAX_OBJECTS:
+                raise LimitError(f"{label}: holds more than {_MAX_OBJECTS} objects; save the model again.")
+            _read_attributes(found)
+            if isinstance(found, h5py.Group):
+                pending.append((location, found))
+            elif isinstance(found, h5py.Dataset):
+                yield location, found
 
 
 def _read_attributes(found: Any) -> None:
     for name in found.attrs:
         with contextlib.suppress(TypeError):  # of a type that NumPy has not; Keras reads only texts
             found.attrs[name]
-
-
-def _read_data(found: Any, label: str, location: str, size: int) -> None:
-    if found.shape is None:  # HDF5's null dataspace, which has no elements
-        return
-    if found.nbytes > size * _MOST_COMPRESSED:
-        raise UnsafeFileError(
-            f"{label}: {quoted(location)} has {found.nbytes:,} bytes, in a file of {size:,}; save the model again."
-        )
-    with contextlib.suppress(TypeError), limited_memory(_MEMORY + found.nbytes):
-        found[()]
 
 
 def _error(label: str, location: str, reason: str) -> UnsafeFileError:

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+import zipfile
 
 import h5py
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_dataset_larger_than_its_file_can_hold_is_rejected(tmp_path):
 
 
 def _run(code: str) -> int:
-    start = "from onnxbridge.hub.io import process_limits as p; import time, os\np.in_isolated_process()\n"
+    start = "from onnxbridge.hub.io import process_limits as p; import h5py, time, os\np.in_isolated_process()\n"
     return subprocess.run([sys.executable, "-c", start + code], capture_output=True).returncode
 
 
@@ -87,11 +88,13 @@ def test_limits_of_a_step_hold_in_it_and_not_after_it():
 
 
 def test_datasets_larger_than_the_memory_of_a_step_are_read(tmp_path):
-    """Its own size is added to the memory that reading a dataset may take."""
     with h5py.File(tmp_path / "net.h5", "w") as file:
         file.create_dataset("large", data=np.random.default_rng(0).random(1 << 23))
-    code = "from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks as h; import h5py\nh._MEMORY = 16 << 20\n"
-    assert _run(f"{code}h.check({str(tmp_path / 'net.h5')!r}, 'keras-h5')") == 0
+    with zipfile.ZipFile(tmp_path / "net.keras", "w") as archive:
+        archive.write(tmp_path / "net.h5", "model.weights.h5")
+    code = "from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks as h\nh._MEMORY, h._BLOCK = 16 << 20, 1 << 20\n"
+    for name, kind in (("net.h5", "keras-h5"), ("net.keras", "keras")):
+        assert _run(f"{code}h.check({str(tmp_path / name)!r}, {kind!r})") == 0
 
 
 def test_nothing_is_limited_in_the_users_own_process():

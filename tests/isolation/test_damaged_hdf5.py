@@ -92,7 +92,7 @@ def test_datasets_larger_than_the_memory_of_a_step_are_read(tmp_path):
         file.create_dataset("large", data=np.random.default_rng(0).random(1 << 23))
     with zipfile.ZipFile(tmp_path / "net.keras", "w") as archive:
         archive.write(tmp_path / "net.h5", "model.weights.h5")
-    code = "from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks as h\nh._MEMORY, h._BLOCK = 16 << 20, 1 << 20\n"
+    code = "from onnxbridge.frontends.tensorflow.saved_model import hdf5_checks as h\nh._MEMORY, h._BLOCK = 64 << 20, 1 << 20\n"
     for name, kind in (("net.h5", "keras-h5"), ("net.keras", "keras")):
         assert _run(f"{code}h.check({str(tmp_path / name)!r}, {kind!r})") == 0
 

@@ -66,6 +66,7 @@ def test_a_dataset_larger_than_its_file_can_hold_is_rejected(tmp_path):
     with h5py.File(tmp_path / "net.h5", "w") as file:
         file.create_dataset("packed", data=np.zeros(100_000), compression="gzip")
         file["empty"] = h5py.Empty("f")
+        file["scalar"], file["text"], file["no rows"] = np.float32(1), "a", np.zeros((0, 3))
         file.attrs["list"] = np.dtype("f4").str
     hdf5_checks.check(tmp_path / "net.h5", "keras-h5")
     with h5py.File(tmp_path / "net.h5", "a") as file:

@@ -121,7 +121,7 @@ def _read_attributes(found: Any) -> None:
 
 def _read_data(found: Any) -> None:
     """Read a dataset in blocks of rows, of whole chunks where it is stored in chunks."""
-    rows, row_bytes = (found.shape[0], found.nbytes // found.shape[0]) if found.nbytes else (1, 0)
+    rows, row_bytes = (found.shape[0], found.nbytes // found.shape[0]) if found.shape and found.nbytes else (1, found.nbytes)
     step = min(rows, max(1, _BLOCK // max(row_bytes, 1)))
     if found.chunks is not None:
         step = -(-step // found.chunks[0]) * found.chunks[0]

@@ -171,7 +171,7 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 
 @contextmanager
 def _open_sizes_named(inputs: Mapping[str, Spec]) -> Iterator[None]:
-    """Add to an error of TensorFlow which sizes were unknown beside the batch: that is the most frequent cause, by far."""
+    """Name the sizes beside the batch that were unknown in an error of TensorFlow, since they may be its cause."""
     try:
         yield
     except OnnxbridgeError:
@@ -185,8 +185,8 @@ def _open_sizes_named(inputs: Mapping[str, Spec]) -> Iterator[None]:
         sizes = [s if isinstance(s, int) else 64 if i else 1 for i, s in enumerate(first.shape or (1, 64, 64, 3))]
         example = f"{names[0]}:{first.dtype.name}[{','.join(map(str, sizes))}]"
         raise UsageError(
-            f"TensorFlow cannot run the model on {', '.join(map(repr, names))} of unknown sizes ({reason}); "
-            f"give the sizes, such as --inputs '{example}', inputs=['{example}']"
+            f"TensorFlow cannot run the model with unknown sizes of {', '.join(map(repr, names))}: {reason}. If the model needs "
+            f"these sizes, give them, such as --inputs '{example}', inputs=['{example}']"
         ) from e
 
 

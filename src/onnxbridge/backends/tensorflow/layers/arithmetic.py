@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.backends.tensorflow.functional.expressions import Expression, Result
-from onnxbridge.backends.tensorflow.functional.values import FLOATS, dims, dtype_config, is_float, known, rank, same_size
+from onnxbridge.backends.tensorflow.functional.values import FLOATS, dtype_config, is_float, known, rank, same_size
 from onnxbridge.backends.tensorflow.layers import layer
 
 _LARGE = 1 << 20
@@ -66,18 +66,39 @@ def _merging(kind: str, function: str) -> Callable[..., Expression | None]:
 
 
 def adds_right(a: ir.Value, b: ir.Value) -> bool:
-    """Whether Keras's `add` broadcasts `b` as ONNX does.
+    """Whether Keras's `add` broadcasts `b` as ONNX does, whatever the dynamic sizes are when it runs.
 
-    Where one axis only of `b` is longer than 1 and as long as the last axis of `a`, or else its axis 1, Keras adds `b` along that
-    axis, wherever the axis of `b` is.
+    Where a single axis of `b` is longer than 1 and as long as the last axis of `a`, or else as its axis 1, Keras adds `b` along
+    that axis of `a`, wherever the axis of `b` is.
     """
     if rank(a) < 2 or rank(b) < 1:
         return True
-    long = [axis - rank(b) for axis, d in enumerate(dims(b)) if d is None or d > 1]
-    if len(long) != 1 or (size := dims(b)[long[0]]) is None or size not in (dims(a)[1], dims(a)[-1]):
-        return True
-    axis = -1 if size == dims(a)[-1] else 1 - rank(a)
-    return rank(b) <= rank(a) and long[0] == axis
+    return all(_adds_along(a, b, axis) for axis in range(-rank(b), 0))
+
+
+def _adds_along(a: ir.Value, b: ir.Value, axis: int) -> bool:
+    """Whether Keras's `add` is right where `axis` (negative) is the only one of `b` that is longer than 1."""
+    assert a.shape is not None and b.shape is not None
+    size, others = b.shape[axis], [d for i, d in enumerate(b.shape, -rank(b)) if i != axis]
+    if size == 1 or any(isinstance(d, int) and d > 1 for d in others):
+        return True  # it is not the only one
+    if size == 0 or 0 in others or rank(b) > rank(a):
+        return size == 1
+    second, last = (1 if not isinstance(d, int) and d in others else d for d in (a.shape[1], a.shape[-1]))
+    if axis == -1:
+        return rank(a) == 2 or _same(last, size) or not _may_be(last, 1) or not _may_be(second, size)
+    if axis == 1 - rank(a):
+        return not _may_be(last, size)
+    return not _may_be(second, size) and not _may_be(last, size)
+
+
+def _same(a: int | ir.SymbolicDim, b: int | ir.SymbolicDim) -> bool:
+    return a == b and (isinstance(a, int) or a.value is not None)
+
+
+def _may_be(a: int | ir.SymbolicDim, b: int | ir.SymbolicDim) -> bool:
+    """Whether two sizes can be equal when the model runs; a dynamic `b` is not 1."""
+    return a == b if isinstance(a, int) and isinstance(b, int) else a != 1
 
 
 layer("Add")(_merging("Add", "add"))

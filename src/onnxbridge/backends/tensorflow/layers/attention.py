@@ -67,11 +67,17 @@ def plain_attention(
     keys = Expression("ops.transpose", (K, (0, 1, 3, 2)))
     scores = Expression("ops.matmul", (Expression("ops.multiply", (Q, factor)), keys))
     if attn_mask is not None:
-        like = ir.Value(type=Q.type, shape=ir.Shape([*dims(Q)[:3], dims(K)[2]]))
+        assert Q.shape is not None and K.shape is not None
+        like = ir.Value(type=Q.type, shape=ir.Shape([*Q.shape[:3], K.shape[2]]))
         mask = known(attn_mask) if attn_mask.const_value is not None else attn_mask
-        if not is_float(Q, attn_mask) or mask is None or not 2 <= rank(attn_mask) <= 4 or not adds_right(like, attn_mask):
+        if not is_float(Q, attn_mask) or mask is None or not 2 <= rank(attn_mask) <= 4:
             return None
-        scores = Expression("ops.add", (scores, mask))
+        if adds_right(like, attn_mask):
+            scores = Expression("ops.add", (scores, mask))
+        elif adds_right(attn_mask, like):
+            scores = Expression("ops.add", (mask, scores))
+        else:
+            return None
     return Expression("ops.matmul", (Expression("Softmax", (scores,), dtype_config(Q)), V))
 
 

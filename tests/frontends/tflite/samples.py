@@ -72,6 +72,10 @@ CONV3 = {"options": "Conv3DOptions", "stride_d": 1, "stride_w": 1, "stride_h": 1
 BOXES = T(np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]], np.float32))
 SCORES = T(np.array([0.9, 0.75, 0.6, 0.95, 0.5, 0.3], np.float32))
 
+def z64(*shape):
+    return T((_rng(shape).standard_normal((*shape, 2)) @ np.array([1, 1j])).astype(np.complex64))
+
+
 SAMPLES = [
     *(S(op, f32(2, 3), q=True) for op in ("RELU", "RELU6", "RELU_N1_TO_1")),
     S("RELU_0_TO_1", f32(2, 3)),
@@ -165,6 +169,16 @@ SAMPLES = [
     S("NON_MAX_SUPPRESSION_V5", BOXES, SCORES, c(5), c(0.5, np.float32), c(0.4, np.float32), c(0.0, np.float32), out=("INT32", "FLOAT32", "INT32")),
     *(S("RESIZE_BILINEAR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeBilinearOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
     *(S("RESIZE_NEAREST_NEIGHBOR", f32(1, 4, 5, 2), c([7, 9]), options="ResizeNearestNeighborOptions", align_corners=a, half_pixel_centers=h, label=f"{a}-{h}") for a, h in ((False, False), (True, False), (False, True))),
+    S("BITCAST", f32(2, 3), out=("INT32",)), S("BITCAST", i32(2, 2), out=("INT16",), label="narrower"), S("BITCAST", i32(3, 2, dtype=np.int16), out=("INT32",), label="wider"),
+    S("BATCH_MATMUL", i32(2, 3, dtype=np.int8), i32(3, 4, dtype=np.int8), options="BatchMatMulOptions", out=("INT32",), label="int8"),
+    S("SPLIT_V", f32(2, 6), T(np.array([1, 2, 3], np.int32)), c(1), options="SplitVOptions", num_splits=3, out=("FLOAT32",) * 3, label="computed"),
+    *(S(op, z64(2, 3), out=("FLOAT32",)) for op in ("REAL", "IMAG", "COMPLEX_ABS")),
+    S("RFFT2D", f32(2, 4, 8), c([4, 8]), out=("COMPLEX64",)), S("RFFT2D", f32(2, 1, 5), c([1, 8]), out=("COMPLEX64",), label="padded"),
+    S("MUL", z64(2, 3), z64(3), options="MulOptions", label="complex"), S("RESHAPE", z64(2, 3), c([3, 2]), label="complex"),
+    S("SQUEEZE", z64(1, 3), options="SqueezeOptions", squeeze_dims=[0], label="complex"), S("EXPAND_DIMS", z64(2, 3), c([1]), label="complex"),
+    S("BROADCAST_TO", z64(3), c([2, 3]), version=2, label="complex"), S("SHAPE", z64(2, 3), options="ShapeOptions", out_type="INT32", out=("INT32",), label="complex"),
+    S("CAST", z64(2, 3), options="CastOptions", in_data_type="COMPLEX64", out_data_type="FLOAT32", out=("FLOAT32",), label="complex"),
+    S("CAST", f32(2, 3), options="CastOptions", in_data_type="FLOAT32", out_data_type="COMPLEX64", out=("COMPLEX64",), label="to complex"),
     S("FAKE_QUANT", f32(3, 40, low=-8.0, high=8.0), options="FakeQuantOptions", min=-5.0, max=6.0, num_bits=8, narrow_range=False),
     *(S("UNIDIRECTIONAL_SEQUENCE_LSTM", f32(2, 5, 3), *(c(f32(4, 3, low=-1 - i / 9)) for i in range(4)), *(c(f32(4, 4, low=-1 - i / 9)) for i in range(4)), *((None,) * 3), *(c(f32(4, low=-1 - i / 9)) for i in range(4)), None, None, state(5 if t else 2, 4), state(5 if t else 2, 4), *((None,) * 4), options="UnidirectionalSequenceLSTMOptions", fused_activation_function="TANH", time_major=t, label=f"{t}") for t in (False, True)),
     S("UNIDIRECTIONAL_SEQUENCE_RNN", f32(2, 5, 3), c(f32(4, 3)), c(f32(4, 4)), c(f32(4)), state(2, 4), options="SequenceRNNOptions", fused_activation_function="TANH"),

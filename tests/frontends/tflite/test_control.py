@@ -93,3 +93,21 @@ def test_operators_of_tensorflow_are_refused_with_the_way(tmp_path):
         hub_of(saved(tmp_path, model(G([x], [y], [Op("FlexErf", [x], [y])]))))
     (problem,) = raised.value.problems
     assert problem.op == "FlexErf" and "TensorFlow itself" in problem.reason and "SavedModel" in problem.hint
+
+
+def test_a_convolution_of_a_state_whose_sizes_the_loop_keeps(tmp_path):
+    image, filters = (1, 4, 4, 2), np.random.default_rng(0).standard_normal((2, 3, 3, 2)).astype(np.float32)
+    i, x = T(np.array(0, np.int32), name="i"), T(np.ones(image, np.float32), name="x")
+    outputs = [T(type="INT32", shape=(), name="y0"), T(type="FLOAT32", shape=image, name="y1")]
+    made = Op("WHILE", [i, x], outputs, "WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})
+    state, less = [scalar("INT32"), T(type="FLOAT32", shape=image)], scalar("BOOL")
+    condition = G(state, [less], [Op("LESS", [state[0], constant(np.int32(3))], [less], "LessOptions")])
+    inner, following = [scalar("INT32"), T(type="FLOAT32", shape=image)], scalar("INT32")
+    convolved = T(type="FLOAT32", shape=image)
+    body = G(inner, [following, convolved], [
+        Op("ADD", [inner[0], constant(np.int32(1))], [following], "AddOptions"),
+        Op("CONV_2D", [inner[1], constant(filters), constant(np.zeros(2, np.float32))], [convolved], "Conv2DOptions",
+           {"padding": "SAME", "stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}),
+    ])  # fmt: skip
+    source = saved(tmp_path, model(G([i, x], outputs, [made]), condition, body))
+    agree(source, {"i": np.array(0, np.int32), "x": np.random.default_rng(1).standard_normal(image).astype(np.float32)})

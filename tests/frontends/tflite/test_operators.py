@@ -37,7 +37,12 @@ def _file(sample: Sample, quantized: bool) -> tuple[bytes, dict[str, np.ndarray]
     outputs = [T(type=k, name=f"y{i}", **scale) for i, k in enumerate(kinds)]
     fed = [t for t in inputs if t is not None and not t.constant and not t.variable]
     made = Op(sample.op, inputs, outputs, sample.options, sample.values, sample.custom, version=sample.version)
-    return model(G(fed, outputs, [made])), {t.name: np.asarray(t.value) for t in fed}
+    return model(G(fed, outputs, [made])), {t.name: _fed(np.asarray(t.value)) for t in fed}
+
+
+def _fed(value: np.ndarray) -> np.ndarray:
+    """Complex numbers are fed as real and imaginary parts."""
+    return np.stack([value.real, value.imag], axis=-1) if np.iscomplexobj(value) else value
 
 
 def _quantized(t: T | None, position: int, inputs: list[T | None]) -> T | None:
@@ -72,4 +77,9 @@ def test_quantized_operator(sample, tmp_path):
 
 
 def test_every_rule_has_a_sample():
-    assert set(rule) - {s.op for s in SAMPLES} - TESTED_ELSEWHERE == set()
+    assert set(rule) - {_rule_of(s) for s in SAMPLES} - TESTED_ELSEWHERE == set()
+
+
+def _rule_of(sample: Sample) -> str:
+    kinds = [*sample.outputs, *(t.kind for t in sample.inputs if t is not None)]
+    return f"complex::{sample.op}" if "COMPLEX64" in kinds else sample.op

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import LimitError, SourceLocation, UnsafeFileError, UsageError
@@ -15,6 +16,7 @@ from onnxbridge.formats.tflite.read_model import ENUMS
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized
 from onnxbridge.frontends.tflite.target import TFLiteTarget
+from onnxbridge.hub.decompositions.complex_numbers import pairs
 from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
@@ -64,14 +66,21 @@ def hub_model(model: Model, signature: Signature, shapes: Shapes) -> ir.Model:
         dtype = hub_dtype(tensor.type)
         if dtype is None or tensor.type in NOT_TENSORS:
             raise UsageError(f"{model.path}: the input {name!r} is a {tensor.type.lower()}, which ONNX does not support")
-        made = _input(op, name, dtype, shapes.get(name, tensor.sizes))
-        quantized = tensor.quantization is not None and tensor.type in TYPES
-        values[scope, index] = Quantized(tensor.quantization, dtype, made) if quantized else made  # type: ignore[arg-type]
+        sizes, part = shapes.get(name, tensor.sizes), pairs.PART_DTYPE.get(dtype)
+        made = _input(op, name, part or dtype, [*(sizes or ()), 2] if part else sizes)
+        if part:
+            values[scope, index] = pairs.split(op, made)
+        elif tensor.quantization is not None and tensor.type in TYPES:
+            values[scope, index] = Quantized(tensor.quantization, dtype, made)
+        else:
+            values[scope, index] = made
         inputs.append(made)
     lower(reader.calls(graph, scope), rule, values, target)
     results = resolve([Ref((scope, index)) for _, index in signature.outputs], values)
     outputs = []
     for result, (name, _) in zip(results, signature.outputs, strict=True):
+        if isinstance(result, pairs.Complex):
+            result = pairs.join(op, result)
         outputs.append(op.output(op.constant(result.stored(op) if isinstance(result, Quantized) else result), name))
     return op.model(inputs, outputs)
 
@@ -96,7 +105,14 @@ class _Values(dict[Hashable, Any]):
         if found is None:
             where = f"{self._reader.model.path}: {quoted(tensor.name)}"
             raise UnsafeFileError(f"{where} is used, but no operator computes it before; get the file again.")
-        made: Any = self._op.constant(found, tensor.name)
+        if found.dtype in pairs.PART_DTYPE:
+            array = found.numpy()
+            made: Any = pairs.Complex(*(
+                self._op.constant(np.ascontiguousarray(getattr(array, n)), f"{tensor.name}.{n}") for n in ("real", "imag")
+            ))  # fmt: skip
+            self[key] = made
+            return made
+        made = self._op.constant(found, tensor.name)
         q = tensor.quantization
         if q is not None and tensor.type in TYPES:
             scope = key[0]  # type: ignore[index]
@@ -150,11 +166,26 @@ class _Reader:
                 attrs[name] = value
         if operator.name == "CAST" and outputs[0] is not None:  # files may omit its options: the type is that of its output
             attrs.setdefault("out_data_type", hub_dtype(graph.tensors[operator.outputs[0]].type))
+        if operator.name == "BITCAST" and outputs[0] is not None:
+            attrs["type"] = hub_dtype(graph.tensors[operator.outputs[0]].type)
+        if operator.name == "WHILE":
+            attrs["shapes"] = self._kept_sizes(operator.options.get("body_subgraph_index", 0))
         if operator.is_custom and operator.custom_options:
             attrs["custom_options"] = operator.custom_options
         inputs = tuple(Ref((scope, i)) if i >= 0 else None for i in operator.inputs)
         name = next((graph.tensors[o].name for o in operator.outputs if o >= 0), operator.name)
-        return Call(operator.name, inputs, attrs, outputs, SourceLocation(node=name))
+        types = {graph.tensors[i].type for i in (*operator.inputs, *operator.outputs) if i >= 0}
+        called = f"complex::{operator.name}" if any(t.startswith("COMPLEX") for t in types) else operator.name
+        return Call(called, inputs, attrs, outputs, SourceLocation(node=name))
+
+    def _kept_sizes(self, body: int) -> list[tuple[int | None, ...]]:
+        """The sizes of a loop's states that the file declares both before and after an iteration."""
+        graph = self.model.graphs[body]
+        declared = [[graph.tensors[i].sizes or () for i in side] for side in (graph.inputs, graph.outputs)]
+        return [
+            tuple(s if s == e else None for s, e in zip(start, end, strict=True)) if len(start) == len(end) else ()
+            for start, end in zip(*declared, strict=False)
+        ]
 
     def _body(self, index: Any, scope: Scope, step: tuple[int, str]) -> Body:
         if not 0 <= index < len(self.model.graphs):

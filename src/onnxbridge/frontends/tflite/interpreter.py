@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError, VerificationError, first_line
-from onnxbridge.formats.tflite.model import Model, Signature
+from onnxbridge.formats.tflite.model import Model, Signature, Tensor
 from onnxbridge.formats.tflite.read_model import read
 from onnxbridge.formats.tflite.schema import PACKAGE
 from onnxbridge.frontends.tflite.signatures import signature_of
@@ -55,6 +55,10 @@ def watch(path: str | os.PathLike[str], key: str | None, feeds: Arrays, see: Cal
                 value = interpreter.get_tensor(index)
             except ValueError:  # a tensor that no kernel has computed
                 continue
+            if np.iscomplexobj(value):
+                see(f"{tensor.name}.real", value.real)
+                see(f"{tensor.name}.imag", value.imag)
+                continue
             see(tensor.name, value)
             if tensor.quantization is not None and not tensor.quantization.block:
                 see(f"{tensor.name}.dequantized", _dequantized(value, tensor.quantization))
@@ -89,23 +93,37 @@ def _run(interpreter: Any, model: Model, signature: Signature, feeds: Arrays) ->
     if missing:
         raise UsageError(f"the inputs are {', '.join(n for n, _ in signature.inputs)}; {', '.join(missing)} is missing")
     tensors = model.graphs[signature.graph].tensors
+    inputs = {name: _as_run(feeds[name], tensors[index]) for name, index in signature.inputs}
     try:
         with frameworks.quiet():
             if signature.graph:
-                return _run_signature(interpreter, signature, feeds)
+                return _run_signature(interpreter, signature, inputs)
             for name, index in signature.inputs:
                 if tensors[index].type != "STRING":
-                    interpreter.resize_tensor_input(index, np.shape(feeds[name]))
+                    interpreter.resize_tensor_input(index, np.shape(inputs[name]))
             interpreter.allocate_tensors()
             interpreter.reset_all_variables()
             for name, index in signature.inputs:
-                interpreter.set_tensor(index, np.asarray(feeds[name]))
+                interpreter.set_tensor(index, inputs[name])
             interpreter.invoke()
-            return {name: np.asarray(interpreter.get_tensor(index)) for name, index in signature.outputs}
+            return {name: _as_fed(interpreter.get_tensor(index)) for name, index in signature.outputs}
     except (ValueError, RuntimeError) as error:
         raise VerificationError(f"TensorFlow Lite cannot run the model: {first_line(error)}") from error
 
 
-def _run_signature(interpreter: Any, signature: Signature, feeds: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    found = interpreter.get_signature_runner(signature.key)(**{name: feeds[name] for name, _ in signature.inputs})
-    return {name: np.asarray(found[name]) for name, _ in signature.outputs}
+def _run_signature(interpreter: Any, signature: Signature, inputs: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    found = interpreter.get_signature_runner(signature.key)(**inputs)
+    return {name: _as_fed(found[name]) for name, _ in signature.outputs}
+
+
+def _as_run(feed: Any, tensor: Tensor) -> np.ndarray[Any, Any]:
+    """A feed as the interpreter takes it: complex numbers are fed as real and imaginary parts along the last axis."""
+    array = np.asarray(feed)
+    if not tensor.type.startswith("COMPLEX") or np.iscomplexobj(array):
+        return array
+    return np.asarray(array[..., 0] + 1j * array[..., 1], np.complex64 if tensor.type == "COMPLEX64" else np.complex128)
+
+
+def _as_fed(result: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(result)
+    return np.stack([array.real, array.imag], axis=-1) if np.iscomplexobj(array) else array

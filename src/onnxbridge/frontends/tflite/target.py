@@ -15,6 +15,7 @@ from onnxbridge.frontends.tflite.dynamic_range import quantized_inputs
 from onnxbridge.frontends.tflite.fused_activation import activated
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized, floats, stored
 from onnxbridge.hub.builder.target import HubTarget, merge_shapes
+from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
 from onnxbridge.lowering import Body, Call, Rules, Values
 from onnxbridge.rules import Rule
 
@@ -81,6 +82,8 @@ class TFLiteTarget(HubTarget):
     def bind_outputs(self, call: Call, results: tuple[Any, ...]) -> tuple[Any, ...]:
         bound = []
         for i, (key, result) in enumerate(zip(call.outputs, results, strict=False)):
+            if key is not None and isinstance(result, Complex):
+                self._adopt_parts(key, result)
             if key is None or not isinstance(result, (ir.Value, int, float, bool, np.ndarray)):
                 bound.append(result)
                 continue

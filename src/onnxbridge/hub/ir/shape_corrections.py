@@ -33,6 +33,8 @@ def correct_shapes(node: ir.Node) -> None:
         _transposed_convolution(node, x.shape, y)
     elif node.op_type == "Split" and "num_outputs" in node.attributes:
         _split_in_equal_parts(node, x.shape)
+    elif node.op_type == "Split" and y.shape is None:
+        _split_at_computed_sizes(node, x.shape)
     elif node.op_type == "Expand" and y.shape is not None:
         _expanded(node, x.shape, y)
     elif node.op_type == "ConstantOfShape" and (sizes := fold.known_elements(x)) is not None:
@@ -75,3 +77,11 @@ def _split_in_equal_parts(node: ir.Node, shape: ir.Shape) -> None:
         if part.shape is not None:
             size = max(0, min(each, total - i * each))
             part.shape = ir.Shape([size if d == axis else n for d, n in enumerate(part.shape)])
+
+
+def _split_at_computed_sizes(node: ir.Node, shape: ir.Shape) -> None:
+    """Onnx infers nothing; all sizes but one are those of the input."""
+    axis = (node.attributes["axis"].as_int() if "axis" in node.attributes else 0) % max(len(shape), 1)
+    sizes = fold.known_elements(node.inputs[1]) or [None] * len(node.outputs)
+    for part, size in zip(node.outputs, sizes, strict=False):
+        part.shape = ir.Shape([size if d == axis else n for d, n in enumerate(shape)])

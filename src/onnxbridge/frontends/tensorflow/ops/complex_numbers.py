@@ -1,7 +1,6 @@
 """Complex numbers, on pairs of real tensors. Operators with a complex operand or result are named "complex::"."""
 
 import functools
-import inspect
 
 import numpy as np
 import onnx_ir as ir
@@ -9,6 +8,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import arithmetic, indexing, linalg, rearrange, reduction, rule, segments, shape
 from onnxbridge.hub.decompositions.complex_numbers import arithmetic as functions
+from onnxbridge.hub.decompositions.complex_numbers.each_part import of_real_part, on_each_part
 from onnxbridge.hub.decompositions.complex_numbers.pairs import PART_DTYPE, Complex
 from onnxbridge.hub.decompositions.linalg import einsum as einsums
 from onnxbridge.hub.ir.values import cast
@@ -17,42 +17,19 @@ D = ir.DataType
 
 # operators that move elements or are linear: they apply to each part separately
 _APPLIED_TO_PARTS = {
-    shape: "Reshape Squeeze ExpandDims Transpose ConcatV2 Pack Unpack Split SplitV Tile Fill BroadcastTo ZerosLike Size Rank "
-    "Shape",
+    shape: "Reshape Squeeze ExpandDims Transpose ConcatV2 Pack Unpack Split SplitV Tile Fill BroadcastTo ZerosLike",
     rearrange: "Pad PadV2 Roll ReverseV2 MirrorPad",
     indexing: "Gather GatherV2 GatherNd ScatterNd TensorScatterUpdate TensorScatterAdd Slice StridedSlice",
     arithmetic: "Identity IdentityN StopGradient EnsureShape Add AddV2 Sub AddN Neg BiasAdd Select SelectV2",
     reduction: "Sum Mean Cumsum",
     segments: "UnsortedSegmentSum",
 }
-_OF_SHAPE = ("Size", "Rank", "Shape")
-
-
-def _part(item, name):
-    if isinstance(item, Complex):
-        return getattr(item, name)
-    if isinstance(item, (tuple, list)):
-        return type(item)(_part(i, name) for i in item)
-    return PART_DTYPE.get(item, item) if isinstance(item, ir.DataType) else item
-
-
-def _on_each_part(lower, of_shape):
-    @functools.wraps(lower)
-    def on_complex(op, *args, **attrs):
-        real, imag = (
-            lower(op, *(_part(a, n) for a in args), **{k: _part(a, n) for k, a in attrs.items()}) for n in ("real", "imag")
-        )
-        if of_shape:
-            return real
-        return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
-
-    on_complex.__signature__ = inspect.signature(lower)
-    return on_complex
-
 
 for _names in _APPLIED_TO_PARTS.values():
     for _name in _names.split():
-        rule(f"complex::{_name}")(_on_each_part(rule[_name].lower, _name in _OF_SHAPE))
+        rule(f"complex::{_name}")(on_each_part(rule[_name].lower))
+for _name in ("Size", "Rank", "Shape"):
+    rule(f"complex::{_name}")(of_real_part(rule[_name].lower))
 
 
 @rule("complex::OnesLike")

@@ -5,6 +5,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import arithmetic as tf
+from onnxbridge.frontends.tensorflow.ops import signal
 from onnxbridge.frontends.tflite.ops import rule
 
 
@@ -91,9 +92,14 @@ def right_shift(op, lhs, rhs):
 
 @rule("CAST", kind="bits")
 def cast(op, input, *, out_data_type):
-    if out_data_type is None or "COMPLEX" in input.dtype.name + out_data_type.name:
-        raise Unsupported("a cast of complex numbers")
+    if out_data_type is None:
+        raise Unsupported("a cast to a type that ONNX does not have")
     return tf.cast(op, input, DstT=out_data_type)
+
+
+@rule("BITCAST", kind="bits")
+def bitcast(op, input, *, type):
+    return signal.bitcast(op, input, type=type)
 
 
 @rule("SELECT")

@@ -21,8 +21,13 @@ def if_(op, cond, *inputs, then_branch, else_branch, outputs: Outputs):
 
 
 @rule("WHILE")
-def while_(op, *input, cond, body):
+def while_(op, *input, cond, body, shapes):
+    """`shapes` are the sizes of each state that the file declares before and after an iteration."""
+
     def loop_body(iteration, condition, *states):
+        for state, start, shape in zip(states, input, shapes, strict=False):
+            if start.shape is not None and len(start.shape) == len(shape):
+                state.shape = ir.Shape([size if size == first else None for size, first in zip(shape, start.shape, strict=True)])
         results = body(*states)
         return _truth(op, cond(*results)[0]), *results
 

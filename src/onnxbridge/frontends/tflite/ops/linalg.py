@@ -1,6 +1,7 @@
 """Matrix products and diagonals."""
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import linalg as tf
@@ -24,7 +25,9 @@ def fully_connected(op, input, weights, bias=None, *, weights_format="DEFAULT", 
 
 @rule("BATCH_MATMUL")
 def batch_matmul(op, x, y, *, adj_x=False, adj_y=False):
-    return tf.batch_mat_mul_v2(op, x, y, adj_x=adj_x, adj_y=adj_y)
+    """Products of eight-bit integers that are not quantized are int32."""
+    tout = ir.DataType.INT32 if x.dtype.bitwidth == 8 else x.dtype
+    return tf.batch_mat_mul_v2(op, x, y, adj_x=adj_x, adj_y=adj_y, Tout=tout)
 
 
 @rule("MATRIX_DIAG")

@@ -8,7 +8,7 @@ from onnxbridge.frontends.tensorflow.ops import shape as tf
 from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import rank, static_shape
 from onnxbridge.rules import Int, Ints
 
 
@@ -58,8 +58,8 @@ def split(op, split_dim: Int, value, *, num_splits=0):
 
 
 @rule("SPLIT_V", kind="move")
-def split_v(op, value, size_splits: Ints, split_dim: Int, *, num_splits=0):
-    return tf.split_v(op, value, size_splits, split_dim, num_split=len(size_splits))
+def split_v(op, value, size_splits, split_dim: Int, *, num_splits=0):
+    return tf.split_v(op, value, size_splits, split_dim, num_split=static_shape(size_splits)[0])
 
 
 @rule("TILE", kind="move")

@@ -54,6 +54,30 @@ def test_a_convolutional_network(network, tmp_path, kind):
     assert sum(n.op_type == "Transpose" for n in found.graph) <= 2
 
 
+def _product(adj_x, adj_y, *sizes):
+    weights = tf.constant(np.random.default_rng(2).standard_normal(sizes), tf.float32)
+    return lambda x: tf.matmul(x, weights, transpose_a=adj_x, transpose_b=adj_y)
+
+
+def _transposed_convolution(strides):
+    filters = tf.constant(np.random.default_rng(2).standard_normal((3, 3, 24, 16)), tf.float32)
+    return lambda x: tf.nn.conv2d_transpose(x, filters, (2, 7 * strides, 7 * strides, 24), strides)
+
+
+@pytest.mark.parametrize("function, shape", [
+    (_product(False, False, 1, 64, 48), (4, 5, 64)), (_product(False, False, 4, 64, 48), (4, 5, 64)),
+    (_product(True, False, 4, 64, 48), (4, 64, 5)), (_product(False, True, 4, 48, 64), (4, 5, 64)),
+    (_transposed_convolution(1), (2, 7, 7, 16)), (_transposed_convolution(2), (2, 7, 7, 16)),
+])  # fmt: skip
+def test_inputs_that_kernels_round_to_eight_bits(tmp_path, function, shape):
+    traced = tf.function(function, autograph=False).get_concrete_function(tf.TensorSpec(shape, name="x"))
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([traced])
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    x = np.random.default_rng(3).uniform(-1, 3, shape).astype(np.float32)
+    found = agree(saved(tmp_path, converter.convert()), {"x": x})
+    assert any(v.const_value is not None and v.dtype.name == "INT8" for v in found.graph.initializers.values())
+
+
 @pytest.mark.parametrize("target", ["onnx", "pytorch", "tensorflow", "coreml"])
 def test_every_target_is_verified_against_the_interpreter(network, tmp_path, target):
     source = saved(tmp_path, _converted(network, "float32"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,37 @@ from onnxbridge.frontends.tflite.quantized import Quantized
 from onnxbridge.rules import Rule
 
 _F = np.float32
-# by operator, the index of its weights, and whether each row along the last axis has its own scale; else each image has
-OPERATORS = {"CONV_2D": (1, False), "DEPTHWISE_CONV_2D": (1, False), "FULLY_CONNECTED": (1, True)}
+# by operator, the indices of the input and of its weights, and whether each row of the input has its own scale; else each
+# image has
+OPERATORS = {
+    "BATCH_MATMUL": (0, 1, True), "CONV_2D": (0, 1, False), "DEPTHWISE_CONV_2D": (0, 1, False), "FULLY_CONNECTED": (0, 1, True),
+    "TRANSPOSE_CONV": (2, 1, False),
+}  # fmt: skip
+_ALWAYS_ASYMMETRIC = frozenset({"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 _WEIGHTS = frozenset({ir.DataType.INT8, ir.DataType.INT4, ir.DataType.INT2})
 
 
-def quantized_inputs(op: Any, rule: Rule, args: list[Any], asymmetric: bool) -> list[Any]:
+def quantized_inputs(op: Any, rule: Rule, args: list[Any], attrs: Mapping[str, Any], asymmetric: bool) -> list[Any]:
     """The arguments of a rule, with its float input rounded as the kernel rounds it if the weights are integers.
 
     Convolutions by channel always use the asymmetric range; the others where the operator's option says so.
     """
-    position, by_row = OPERATORS.get(rule.op, (0, False))
-    weights = args[position] if 0 < position < len(args) else None
-    x = args[0] if args else None
+    if rule.op not in OPERATORS:
+        return args
+    position, at, by_row = OPERATORS[rule.op]
+    if len(args) <= max(position, at):
+        return args
+    x, weights = args[position], args[at]
     if not isinstance(weights, Quantized) or weights.dtype not in _WEIGHTS or not isinstance(x, ir.Value):
         return args
     if x.dtype != ir.DataType.FLOAT or x.shape is None:
         return args
-    if rule.op != "FULLY_CONNECTED":
-        asymmetric = asymmetric or rule.op == "DEPTHWISE_CONV_2D" or len(weights.parameters.scale) > 1
-    axes = [len(x.shape) - 1] if by_row else list(range(1, len(x.shape)))
-    return [(_asymmetric if asymmetric else _symmetric)(op, x, axes), *args[1:]]
+    if rule.op in _ALWAYS_ASYMMETRIC or (rule.op == "CONV_2D" and len(weights.parameters.scale) > 1):
+        asymmetric = True
+    rank = len(x.shape)
+    row = rank - 2 if attrs.get("adj_x") else rank - 1
+    axes = [row] if by_row else list(range(1, rank))
+    return [*args[:position], (_asymmetric if asymmetric else _symmetric)(op, x, axes), *args[position + 1 :]]
 
 
 def _symmetric(op: Any, x: Any, axes: list[int]) -> Any:

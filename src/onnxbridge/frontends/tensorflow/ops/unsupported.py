@@ -36,11 +36,13 @@ rule.unsupported(
     reason="it is for training, or prepares or shows results", hint="convert the network up to it: --outputs-at NAME",
 )  # fmt: skip
 rule.unsupported(
-    "MatrixSquareRoot", "MatrixLogarithm", "MatrixExponential", "Eig",
+    "MatrixSquareRoot", "MatrixLogarithm", "MatrixExponential", "complex::MatrixSquareRoot", "complex::MatrixLogarithm",
+    "complex::MatrixExponential", "complex::Eig",
     reason="ONNX has no such function of general matrices",
 )  # fmt: skip
 rule.unsupported(
-    "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong", "Fingerprint",
+    "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong", "Fingerprint", "SparseCross", "SparseCrossV2",
+    "SparseCrossHashed", "RaggedCross",
     reason="ONNX has no such hash of strings", hint="use a table of words (StringLookup), or hash before the model",
 )  # fmt: skip
 rule.unsupported(

@@ -74,13 +74,14 @@ def test_a_composite_is_its_decomposition(tmp_path):
 
 
 def test_variables_are_refused_by_name(tmp_path):
-    x, y, handle = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y"), T(type="RESOURCE", shape=())
+    x, y, (handle, other) = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y"), [T(type="RESOURCE", shape=()) for _ in "12"]
     ops = [
         Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
         Op("VAR_HANDLE", [], [handle], "VarHandleOptions", {"container": "", "shared_name": "state"}),
         Op("READ_VARIABLE", [handle], [y], "ReadVariableOptions"),
     ]
-    source = saved(tmp_path, model(G([x], [y], ops), G([], [], [])))
+    start = [Op("VAR_HANDLE", [], [other], "VarHandleOptions"), Op("ASSIGN_VARIABLE", [other, constant(VALUES)], [])]
+    source = saved(tmp_path, model(G([x], [y], ops), G([], [], start)))
     with pytest.raises(ConversionError) as raised:
         hub_of(source)
     reasons = {p.op: p.reason for p in raised.value.problems}

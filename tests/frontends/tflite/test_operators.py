@@ -14,7 +14,8 @@ from tests.frontends.tflite.samples import SAMPLES, Sample
 
 # operators with tests of their own, in this or another file
 TESTED_ELSEWHERE = {
-    "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY", "DEQUANTIZE", "IF", "QUANTIZE", "STABLEHLO_COMPOSITE",
+    "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY", "DEQUANTIZE", "HASHTABLE", "HASHTABLE_FIND",
+    "HASHTABLE_SIZE", "IF", "QUANTIZE", "STABLEHLO_COMPOSITE",
     "TFLite_Detection_PostProcess", "WHILE"
 }  # fmt: skip
 # operators whose quantized result must have the parameters of the input

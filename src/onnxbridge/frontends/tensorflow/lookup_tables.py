@@ -26,18 +26,18 @@ class Table:
     contents: tuple[Array, Array] | None = None
 
     def size(self) -> int:
-        import tensorflow as tf
-
         if self.contents is not None:
             return len(self.contents[0])
+        import tensorflow as tf
+
         return int(tf.raw_ops.LookupTableSizeV2(table_handle=self.handle))
 
     def items(self, keys: Any, values: Any) -> tuple[Array, Array]:
         """Keys, in ascending order, and values of these hub dtypes."""
-        import tensorflow as tf
-
         found = self.contents
         if found is None:
+            import tensorflow as tf
+
             exported = tf.raw_ops.LookupTableExportV2(
                 table_handle=self.handle, Tkeys=_framework_dtype(keys), Tvalues=_framework_dtype(values)
             )

@@ -168,6 +168,10 @@ class _Reader:
             attrs.setdefault("out_data_type", hub_dtype(graph.tensors[operator.outputs[0]].type))
         if operator.name == "BITCAST" and outputs[0] is not None:
             attrs["type"] = hub_dtype(graph.tensors[operator.outputs[0]].type)
+        if operator.name == "CALL_ONCE":
+            attrs["initializes"] = {o.name for o in self._graph(operator.options.get("init_subgraph_index", 0)).operators}
+        if operator.name == "HASHTABLE":
+            attrs["contents"] = self._table(operator.options.get("table_id", 0))
         if operator.name == "WHILE":
             attrs["shapes"] = self._kept_sizes(operator.options.get("body_subgraph_index", 0))
         if operator.is_custom and operator.custom_options:
@@ -180,7 +184,7 @@ class _Reader:
 
     def _kept_sizes(self, body: int) -> list[tuple[int | None, ...]]:
         """The sizes of a loop's states that the file declares both before and after an iteration."""
-        graph = self.model.graphs[body]
+        graph = self._graph(body)
         declared = [[graph.tensors[i].sizes or () for i in side] for side in (graph.inputs, graph.outputs)]
         return [
             tuple(s if s == e else None for s, e in zip(start, end, strict=True)) if len(start) == len(end) else ()
@@ -188,12 +192,28 @@ class _Reader:
         ]
 
     def _body(self, index: Any, scope: Scope, step: tuple[int, str]) -> Body:
-        if not 0 <= index < len(self.model.graphs):
-            raise UnsafeFileError(f"{self.model.path}: refers to a subgraph that it does not have; get the file again.")
         if len(scope) > _MAX_NESTING:
             raise LimitError(f"{self.model.path}: nests more than {_MAX_NESTING} subgraphs.")
-        graph = self.model.graphs[index]
+        graph = self._graph(index)
         inner: Scope = (index, *scope[1:], (scope[0], *step))
         return Body(
             tuple((inner, i) for i in graph.inputs), list(self.calls(graph, inner)), tuple(Ref((inner, o)) for o in graph.outputs)
         )
+
+    def _graph(self, index: int) -> Graph:
+        if not 0 <= index < len(self.model.graphs):
+            raise UnsafeFileError(f"{self.model.path}: refers to a subgraph that it does not have; get the file again.")
+        return self.model.graphs[index]
+
+    def _table(self, table_id: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+        """The keys and values that a graph of the file puts into a table."""
+        for graph in self.model.graphs:
+            named = [o for o in graph.operators if o.name == "HASHTABLE" and o.options.get("table_id", 0) == table_id]
+            handles = {index for operator in named for index in operator.outputs}
+            for operator in graph.operators:
+                inputs = operator.inputs if operator.name == "HASHTABLE_IMPORT" else ()
+                if len(inputs) == 3 and inputs[0] in handles and min(inputs) >= 0:
+                    keys, values = (constants.constant(self.model.path, graph.tensors[i]) for i in inputs[1:])
+                    if keys is not None and values is not None and tuple(keys.shape) == tuple(values.shape):
+                        return keys.numpy(), values.numpy()
+        return None

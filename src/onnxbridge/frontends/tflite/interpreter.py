@@ -15,6 +15,7 @@ from onnxbridge.formats.tflite.model import Model, Signature, Tensor
 from onnxbridge.formats.tflite.read_model import read
 from onnxbridge.formats.tflite.schema import PACKAGE
 from onnxbridge.frontends.tflite.signatures import signature_of
+from onnxbridge.hub.ir import strings
 from onnxbridge.plugin_protocols import Arrays, Run
 
 
@@ -126,4 +127,6 @@ def _as_run(feed: Any, tensor: Tensor) -> np.ndarray[Any, Any]:
 
 def _as_fed(result: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(result)
+    if strings.is_strings(array):
+        return strings.decoded(array)
     return np.stack([array.real, array.imag], axis=-1) if np.iscomplexobj(array) else array

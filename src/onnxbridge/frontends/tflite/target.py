@@ -70,8 +70,6 @@ class TFLiteTarget(HubTarget):
         """
         if call.op in _STATE:
             raise Unsupported("a variable that keeps its value between runs, and ONNX has no state", _FREEZE)
-        if "HASHTABLE" in call.op:
-            raise Unsupported("a lookup table, whose contents are not in the graph", "convert the SavedModel")
         if call.op.startswith("Flex"):
             raise Unsupported("an operator of TensorFlow itself", "convert the SavedModel, or use built-in operators only")
         return super().decompose(call)

@@ -2,7 +2,6 @@
 
 import onnx_ir as ir
 
-from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.rules import Outputs
 
@@ -40,11 +39,3 @@ def stablehlo_composite(
 ):
     """The composite's own decomposition."""
     return tuple(decomposition(*inputs))
-
-
-@rule("CALL_ONCE", limits="without variables and tables")
-def call_once(op, *, init_subgraph_index):
-    raise Unsupported(
-        "variables or tables that are initialized when the model is loaded",
-        "freeze the variables before the conversion to TensorFlow Lite",
-    )

@@ -74,7 +74,8 @@ def test_a_composite_is_its_decomposition(tmp_path):
 
 
 def test_variables_are_refused_by_name(tmp_path):
-    x, y, (handle, other) = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y"), [T(type="RESOURCE", shape=()) for _ in "12"]
+    x, y = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
+    handle, other = (T(type="RESOURCE", shape=()) for _ in range(2))
     ops = [
         Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
         Op("VAR_HANDLE", [], [handle], "VarHandleOptions", {"container": "", "shared_name": "state"}),

@@ -7,6 +7,7 @@ import collections
 import onnx
 import pytest
 
+from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.hub.ir.schemas import attribute, schema_of
@@ -52,6 +53,27 @@ def check(case, backend):
     for inputs, expected in node_cases.data_sets(case):
         got = run(dict(zip(names, inputs, strict=False)))
         node_cases.assert_same(list(got.values()), list(expected), case.rtol, max(case.atol, 1e-7))
+
+
+def check_dynamic(case, backend):
+    """Compare a case's model with all sizes of its inputs dynamic; False where the backend refuses that."""
+    model = onnx.ModelProto()
+    model.CopyFrom(node_cases.model_of(case))
+    for v, value in enumerate(model.graph.input):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            dim.dim_param = f"size_{v}_{axis}"
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    try:
+        run = backend.runner(backend.from_hub(hub_of(model)))
+    except ConversionError:
+        return False
+    names = [i.name for i in model.graph.input]
+    for inputs, expected in node_cases.data_sets(case):
+        got = run(dict(zip(names, inputs, strict=False)))
+        node_cases.assert_same(list(got.values()), list(expected), case.rtol, max(case.atol, 1e-7))
+    return True
 
 
 def check_signature(rule, op):

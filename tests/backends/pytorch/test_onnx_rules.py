@@ -18,6 +18,16 @@ def test_case(case):
     standard_cases.check(case, backend)
 
 
+# operators that need fixed sizes of weights, groups or indices
+FIXED_SIZES = frozenset({"GRU", "GatherND", "GroupNormalization", "InstanceNormalization", "LSTM", "RNN", "ScatterND"})
+
+
+@pytest.mark.parametrize("case", list(standard_cases.chosen(RULES, 1, FAILURES)))
+def test_case_with_dynamic_sizes(case):
+    refused = standard_cases.node_cases.model_of(case).graph.node[0].op_type in FIXED_SIZES
+    assert standard_cases.check_dynamic(case, backend) != refused
+
+
 PREVIEW = sorted(n for n in standard_cases.node_cases.cases(lowest=1) if n.startswith(("test_flexattention", "test_gradient_of")))
 
 

@@ -45,7 +45,7 @@ def centre(op, x):
 
 
 def halves(op, x):
-    return op.Split(x, axis=1, num_outputs=2, outputs=2)[0]
+    return op.Split(x, axis=-1, num_outputs=2, outputs=2)[0]
 
 
 def padded(op, x):

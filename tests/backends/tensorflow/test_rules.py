@@ -18,6 +18,16 @@ def test_case(case):
     standard_cases.check(case, backend)
 
 
+# operators that need fixed sizes of weights, groups or indices
+FIXED_SIZES = frozenset({"Col2Im", "ConvTranspose", "Unsqueeze"})
+
+
+@pytest.mark.parametrize("case", list(standard_cases.chosen(RULES, 1, FAILURES)))
+def test_case_with_dynamic_sizes(case):
+    refused = standard_cases.node_cases.model_of(case).graph.node[0].op_type in FIXED_SIZES
+    assert standard_cases.check_dynamic(case, backend) != refused
+
+
 def test_expected_failures_are_cases():
     assert set(FAILURES) <= set(standard_cases.node_cases.cases())
 

@@ -56,3 +56,17 @@ def test_one_hot_of_a_scalar():
     hub = onnx_files.from_proto(model)
     passes.infer(hub)
     assert hub.graph.outputs[0].shape == [None]
+
+
+def test_sizes_that_depend_on_dynamic_ones_are_unknown():
+    """Onnx's inference writes 0 for such sizes of Attention, and fails for a Resize to an unknown number of sizes."""
+    attention = """g (float[b,s,h] q, float[b,t,h] k, float[b,t,w] v) => (y)
+        { y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }"""
+    resize = 'g (float[1,1,h,w] x, int64[n] sizes) => (y) { y = Resize <mode = "nearest"> (x, , , sizes) }'
+    results = []
+    for text in (attention, resize):
+        hub = onnx_files.from_proto(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 24]> {text}'))
+        passes.infer(hub)
+        results.append(hub.graph.outputs[0])
+    assert len(results[0].shape) == 3 and 0 not in results[0].shape
+    assert results[1].dtype.name == "FLOAT"

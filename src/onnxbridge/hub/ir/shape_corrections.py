@@ -16,6 +16,9 @@ def is_refused_wrongly(node: ir.Node) -> bool:
     """Whether onnx's inference may refuse inputs that the standard allows."""
     if node.op_type == "RMSNormalization":  # onnx insists on the type of the input, the standard on that of the scale
         return True
+    if node.op_type == "Resize":  # onnx takes sizes of an unknown number for none
+        sizes = node.inputs[-1]
+        return sizes is not None and sizes.shape is not None and not all(isinstance(d, int) for d in sizes.shape)
     x = node.inputs[0] if node.inputs else None
     return node.op_type == "OneHot" and x is not None and x.shape is not None and len(x.shape) == 0
 
@@ -25,7 +28,9 @@ def correct_shapes(node: ir.Node) -> None:
     x, y = (values[0] if values else None for values in (node.inputs, node.outputs))
     if x is None or y is None or x.shape is None:
         return
-    if node.op_type in _SHAPED_AS_INPUT:
+    if node.op_type == "Attention":
+        _attention(node)
+    elif node.op_type in _SHAPED_AS_INPUT:
         y.shape = x.shape
     elif node.op_type == "OneHot" and len(x.shape) == 0:
         y.shape = ir.Shape([None])
@@ -39,6 +44,15 @@ def correct_shapes(node: ir.Node) -> None:
         _expanded(node, x.shape, y)
     elif node.op_type == "ConstantOfShape" and (sizes := fold.known_elements(x)) is not None:
         y.shape = ir.Shape(sizes)  # onnx forgets names of dynamic sizes
+
+
+def _attention(node: ir.Node) -> None:
+    """Sizes that onnx computes of dynamic ones are 0 in what it infers."""
+    if any(0 in (v.shape or ()) for v in node.inputs if v is not None):
+        return
+    for y in node.outputs:
+        if y.shape is not None and 0 in y.shape:
+            y.shape = ir.Shape([None if size == 0 else size for size in y.shape])
 
 
 def _expanded(node: ir.Node, shape: ir.Shape, y: ir.Value) -> None:

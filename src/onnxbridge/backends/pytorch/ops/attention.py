@@ -68,7 +68,7 @@ def flex_attention(Q, K, V, *, prob_mod=None, scale=None, score_mod=None, softma
     groups = q.shape[1] // k.shape[1]
     if not isinstance(groups, int) or groups != 1:
         k, v = (torch.repeat_interleave(x, groups, 1) for x in (k, v))
-    scores = torch.matmul(q, k.transpose(-1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = torch.matmul(q, k.transpose(-1, -2)) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if score_mod is not None:
         (scores,) = score_mod(scores)
     weights = torch.softmax(scores, -1)

@@ -66,9 +66,17 @@ def gather_elements(data, indices, *, axis=0):
     return torch.gather(data, axis, wrapped(indices, data.shape[axis]))
 
 
+def _depth(indices):
+    """How many axes each index names."""
+    depth = indices.shape[-1]
+    if not isinstance(depth, int):
+        raise Unsupported("index tuples of dynamic length")
+    return depth
+
+
 @rule("GatherND")
 def gather_nd(data, indices, *, batch_dims=0):
-    depth = indices.shape[-1]
+    depth = _depth(indices)
     batches = []
     for d in range(batch_dims):
         counted = torch.arange(data.shape[d], device=data.device) if isinstance(data.shape[d], int) else axis_indices(data, d)
@@ -99,7 +107,7 @@ def scatter_elements(data, indices, updates, *, axis=0, reduction="none"):
 
 @rule("ScatterND")
 def scatter_nd(data, indices, updates, *, reduction="none"):
-    depth = indices.shape[-1]
+    depth = _depth(indices)
     positions = tuple(wrapped(indices[..., i], data.shape[i]) for i in range(depth))
     if reduction in ("none", "add"):
         return data.index_put(positions, updates, accumulate=reduction == "add")

@@ -205,7 +205,7 @@ def split(input, split=None, *, axis=0, num_outputs=None):
 
 
 def _slice_axis(data, axis, start, end, step):
-    return data[(*[slice(None)] * axis, slice(start, end, step))]
+    return data[(*[slice(None)] * (axis % data.ndim), slice(start, end, step))]
 
 
 _BEYOND_ANY_AXIS = 1 << 30

@@ -46,7 +46,7 @@ def gather_elements(data, indices, *, axis=0):
 
 def _wrapped_coordinates(data, indices, batch_dims=0):
     """Coordinates with negative ones wrapped."""
-    depth = indices.shape[-1]
+    depth = size(indices, -1)
     return wrapped(indices, tf.shape(data, tf.int64)[batch_dims : batch_dims + depth])
 
 
@@ -60,7 +60,7 @@ def _scattered(data, coordinates, updates, reduction):
         return tf.cast(_scattered(tf.cast(data, tf.int32), coordinates, tf.cast(updates, tf.int32), reduction), tf.bool)
     if reduction == "mul":
         shape = tf.shape(data, tf.int64)
-        depth = coordinates.shape[-1]
+        depth = size(coordinates, -1)
         strides = tf.math.cumprod(shape[:depth], exclusive=True, reverse=True)
         rows = tf.reduce_sum(coordinates * strides, -1)
         flat = tf.reshape(data, tf.stack([tf.reduce_prod(shape[:depth]), tf.reduce_prod(shape[depth:])]))

@@ -217,7 +217,28 @@ def tflite_seeds(folder: Path) -> list[Path]:
 
     path = saved_model_seeds(folder)[0]
     (folder / "net.tflite").write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(path)).convert())
-    return [folder / "net.tflite"]
+    (folder / "loop.tflite").write_bytes(_tflite_loop_with_a_table())
+    return [folder / "net.tflite", folder / "loop.tflite"]
+
+
+def _tflite_loop_with_a_table() -> bytes:
+    """Several graphs: a loop, a lookup table and its contents, and complex numbers."""
+    import tensorflow as tf
+
+    class Steps(tf.Module):
+        def __init__(self) -> None:
+            contents = tf.lookup.KeyValueTensorInitializer(tf.constant(["a", "b"]), tf.constant([1, 2], tf.int64))
+            self.table = tf.lookup.StaticHashTable(contents, -1)
+
+        @tf.function
+        def __call__(self, words: Any, x: Any) -> tuple[Any, Any]:
+            _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2.0), (0, x))
+            return self.table.lookup(words), tf.abs(tf.signal.rfft(y))
+
+    module = Steps()
+    specs = tf.TensorSpec([2], tf.string, name="words"), tf.TensorSpec([2, 8], name="x")
+    traced = module.__call__.get_concrete_function(*specs)
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([traced], module).convert())
 
 
 def coreml_seeds(folder: Path) -> list[Path]:

@@ -226,17 +226,20 @@ def test_maxima_of_empty_tensors(kind):
     assert _verified(f"g (float[3,0,1] x) => (float[1] y) <int64[2] axes = {{0, 1}}> {{ y = {kind} (x, axes) }}").report.agrees
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("a, b, n, t", [
     ("N,3", "N,1", 3, 1), ("N,1", "N,3", 3, 1), ("N,T", "N,1", 4, 4), ("N,T,4", "T,1", 2, 4), ("N,T,1", "4", 2, 4),
     ("N,T,5", "N,1,1", 5, 2), ("N,6,T", "6,1", 2, 6), ("N,6,T", "6,T", 1, 1), ("1,2", "0,2", 1, 1), ("N,T", "T", 3, 3),
     ("N,2,T,T", "N,1,1,T", 2, 1),
 ])  # fmt: skip
-def test_sums_broadcast_as_in_onnx_where_dynamic_sizes_happen_to_be_equal(a, b, n, t):
+def test_sums_broadcast_as_in_onnx_where_dynamic_sizes_happen_to_be_equal(a, b, n, t, named):
     """Keras's `add` takes an operand with one long axis for a bias."""
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["": 18]> g (float[{a}] a, float[{b}] b) => (float y) {{ y = Add(a, b) }}'
     )
     model.graph.output[0].type.tensor_type.ClearField("shape")
+    for dim in (d for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param and not named):
+        dim.Clear()
     net = onnxbridge.convert(model, "tensorflow", verify=False).model
     sizes, rng = {"N": n, "T": t}, np.random.default_rng(0)
     shapes = ([sizes[d] if d in sizes else int(d) for d in s.split(",")] for s in (a, b))

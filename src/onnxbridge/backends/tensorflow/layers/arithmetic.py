@@ -83,8 +83,8 @@ def _adds_along(a: ir.Value, b: ir.Value, axis: int) -> bool:
     if size == 1 or any(isinstance(d, int) and d > 1 for d in others):
         return True  # it is not the only one
     if size == 0 or 0 in others or rank(b) > rank(a):
-        return size == 1
-    second, last = (1 if not isinstance(d, int) and d in others else d for d in (a.shape[1], a.shape[-1]))
+        return False
+    second, last = (1 if any(_same(d, o) for o in others) else d for d in (a.shape[1], a.shape[-1]))
     if axis == -1:
         return rank(a) == 2 or _same(last, size) or not _may_be(last, 1) or not _may_be(second, size)
     if axis == 1 - rank(a):

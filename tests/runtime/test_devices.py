@@ -271,5 +271,6 @@ def test_models_of_onnx_helper_are_verified(opset, tmp_path):
     graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     onnx.save(model, tmp_path / "m.onnx")
-    for source in (model, tmp_path / "m.onnx"):
+    older_ir = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    for source in (model, tmp_path / "m.onnx", older_ir):
         assert onnxbridge.convert(source).report.passed

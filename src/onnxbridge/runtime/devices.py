@@ -190,8 +190,9 @@ def runner(model: Any, device: str = "auto") -> Run:
         model = onnx_files.read(model)
     elif isinstance(model, onnx.ModelProto) and model.ir_version > _MAX_IR_VERSION:
         model = onnx_files.from_proto(model, keep_maps=True)  # is serialized at the IR version that it needs
-    if isinstance(model, ir.Model) and model.opset_imports.get("", OPSET) > OPSET and device == "auto":
-        return _executor(model, f"ONNX Runtime does not support opset {model.opset_imports['']}")
+    opset = _opset(model)
+    if opset > OPSET and device == "auto":
+        return _executor(model, f"ONNX Runtime does not support opset {opset}")
     reason = _not_in_python(_input_output_dtypes(model))
     if reason and device == "auto":
         return _executor(model, reason)
@@ -215,6 +216,13 @@ def runner(model: Any, device: str = "auto") -> Run:
         return lambda feeds: run(started, feeds)
     engine, weak = _placed(started, device)
     return NamedRun(lambda feeds: run(started, feeds), engine, weak)
+
+
+def _opset(model: ir.Model | onnx.ModelProto) -> int:
+    """The version of the standard's operators that a model imports; 0 for none."""
+    if isinstance(model, ir.Model):
+        return model.opset_imports.get("", 0)
+    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
 
 
 def _placed(started: Session, device: str) -> tuple[str, str]:

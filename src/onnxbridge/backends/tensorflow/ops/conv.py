@@ -165,4 +165,4 @@ def _transposed(x, kernel, full, strides):
         return tf.squeeze(y, [1])
     function = tf.nn.conv2d_transpose if len(strides) == 2 else tf.nn.conv3d_transpose
     # positions without input (stride larger than the kernel) are zero: TensorFlow accepts full sizes only
-    return function(x, kernel, packed([size(x, 0), *full, kernel.shape[-2]]), [1, *strides, 1], "VALID")
+    return function(x, kernel, packed([size(x, 0), *full, size(kernel, -2)]), [1, *strides, 1], "VALID")

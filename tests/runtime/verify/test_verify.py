@@ -467,3 +467,9 @@ def test_quantized_values_that_rounding_changes_pass_and_others_fail():
 def test_integers_of_four_bits_have_no_rounding_errors():
     assert epsilon(np.dtype(ml_dtypes.uint4)) == epsilon(np.dtype(ml_dtypes.int2)) == 0
     assert epsilon(np.dtype(ml_dtypes.float8_e4m3fn)) == 2**-3
+
+
+def test_outputs_of_strings_are_named_so():
+    expected = np.array(["a", "b"], object)
+    assert compare("y", expected, np.array(["a", "b"]), Tolerance(0.0, 0.0)).dtype == "string"
+    assert not compare("y", expected, np.array(["a", "c"], object), Tolerance(0.0, 0.0)).passed

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxbridge.hub.ir import strings
+
 MANY_MISMATCHES = 0.5
 """From this share of elements that may differ on, agreement proves little."""
 PROVES_LITTLE = "agreement proves little"
@@ -110,7 +112,8 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     """Compare one output of one sample."""
     r, c = result_array(reference), result_array(candidate)
     notes: list[str] = []
-    comparison = Comparison(name, r.shape, str(r.dtype), 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
+    dtype = "string" if strings.is_strings(r) else str(r.dtype)
+    comparison = Comparison(name, r.shape, dtype, 0.0, 0.0, tolerance, True, 0.0, elements=r.size, span=span_of(r))
     wrong = replace(comparison, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
     if shapes(reference) != shapes(candidate) and r.shape == c.shape:
         return replace(wrong, notes=(f"tensors of shapes {_listed(candidate)} instead of {_listed(reference)}",))
@@ -125,7 +128,7 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
             return replace(wrong, notes=tuple(notes))
     if r.size == 0:
         return replace(comparison, notes=(*notes, "empty output: nothing is compared"))
-    if r.dtype == object or r.dtype.kind in "USb":
+    if strings.is_strings(r) or r.dtype.kind == "b":
         found = _compare_exact(comparison, r, c)
         return replace(found, notes=(*notes, *found.notes))
     found = _compare_integers(comparison, r, c) if _family(r) == "i" else _compare_floats(comparison, r, c)

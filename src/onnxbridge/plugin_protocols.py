@@ -102,6 +102,8 @@ class _Plugin(ABC):
     """The package that the framework is imported from, "" where none is needed."""
     aliases: Sequence[str] = ()
     """Other names by which users may call the plugin."""
+    quantized_roundoff: float | None = None
+    """How far its kernels, relatively, are from the numbers that they quantize, where they compute with integers; else None."""
 
     @property
     def rules(self) -> Rules | None:

@@ -30,7 +30,7 @@ class IsolatedFrontend(Frontend):
     def __init__(self, reader: Frontend, files: Sequence[str], limits: Limits) -> None:
         self.reader, self.files, self.limits = reader, files, limits
         self.name, self.title, self.package, self.aliases = reader.name, reader.title, reader.package, reader.aliases
-        self.accepts_numbers = reader.accepts_numbers
+        self.accepts_numbers, self.quantized_roundoff = reader.accepts_numbers, reader.quantized_roundoff
         self._version = ""
         self._process = Process(reader.name, files, limits)
 

@@ -8,9 +8,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 from keras import layers
+from onnx import numpy_helper
 
 import onnxbridge
 from onnxbridge.errors import UsageError
@@ -52,6 +54,40 @@ def test_a_convolutional_network(network, tmp_path, kind):
         feeds = {n: np.clip(np.round(v * 127), -128, 127).astype(np.int8) for n, v in feeds.items()}
     found = agree(source, feeds, rtol=2e-2 if "inside" in kind else 1e-5, steps=2)
     assert sum(n.op_type == "Transpose" for n in found.graph) <= 2
+
+
+def test_a_quantized_network_with_average_pools_loads_in_onnx_runtime_as_it_is(tmp_path):
+    """With its default optimizations, which replace quantized operators."""
+    keras.utils.set_random_seed(1)
+    network = keras.Sequential([
+        keras.Input((16, 16, 3)), layers.AveragePooling2D(2, padding="same"), layers.Conv2D(8, 3), layers.AveragePooling2D(3, 1),
+    ])  # fmt: skip
+    model = onnxbridge.convert(saved(tmp_path, _converted(network, "int8 inside")), "onnx").model
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {session.get_inputs()[0].name: IMAGES[:1]})[0].shape == (1, 4, 4, 8)
+
+
+@pytest.fixture(scope="module")
+def deep():
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([
+        keras.Input((16, 16, 3)), layers.Conv2D(16, 3, activation="relu"), layers.Conv2D(16, 3, strides=2, activation="relu"),
+        layers.Conv2D(16, 3, activation="relu"), layers.Flatten(), layers.Dense(10),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["int8 inside", "int8"])
+def test_kernels_of_integers_are_a_step_away_from_the_numbers(deep, tmp_path, kind):
+    """They round twice, which moves about one number of 500 by a step at each convolution."""
+    source = saved(tmp_path, _converted(deep, kind))
+    conversion = onnxbridge.convert(source, "onnx")
+    assert conversion.report.agrees
+    (output,) = conversion.report.outputs
+    if kind == "int8":
+        assert 1 <= output.tolerance.atol <= 8 and not output.tolerance.mismatches
+    weights = max(conversion.model.graph.initializer, key=lambda i: np.prod(i.dims))
+    weights.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weights), weights.name))
+    assert not onnxbridge.verify(source, conversion.model).agrees
 
 
 def _product(adj_x, adj_y, *sizes):

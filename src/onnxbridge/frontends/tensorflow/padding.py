@@ -16,8 +16,11 @@ def window(
     x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str,
     explicit: Sequence[int] = (), data_format: str = "NHWC",
 ) -> Window:  # fmt: skip
-    """The attributes of an ONNX convolution or pool over `x` (channels first): strides, dilations, and pads or auto_pad."""
-    found: Window = {"strides": list(strides), "dilations": list(dilations)}
+    """The attributes of an ONNX convolution or pool over `x` (channels first): strides, dilations, and pads or auto_pad.
+
+    Dilations of 1 are left out: ONNX Runtime cannot load a quantized AveragePool that has them.
+    """
+    found: Window = {"strides": list(strides)} | ({"dilations": list(dilations)} if any(d != 1 for d in dilations) else {})
     if padding == "VALID":
         return found
     if padding == "EXPLICIT":

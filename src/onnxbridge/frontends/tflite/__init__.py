@@ -21,6 +21,8 @@ class TFLite(Frontend):
     name = "tflite"
     title = "TensorFlow Lite"
     aliases = ("litert", "tensorflow-lite")
+    # a kernel rounds twice: to a fraction of a step, of some bits, then to a step; those of functions interpolate tables
+    quantized_roundoff = 2.0**-11
 
     @property
     def rules(self) -> Rules:

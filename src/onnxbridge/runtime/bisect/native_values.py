@@ -26,7 +26,8 @@ def computes_its_graph(runnable: Runnable, side: Side, feeds: Mapping[str, Any])
 
     if agree({name: side.tolerance_at(name, exact) for name, exact, _ in pairs}):
         return True
-    rounding = Rounding(side.model, runnable.runner.unit)  # more runs: it knows models that quantize or choose, too
+    runner = runnable.runner
+    rounding = Rounding(side.model, runner.unit, runner.quantized_unit)  # more runs: it knows models that quantize or choose, too
     rounding.measure(feeds)
     return agree(rounding.tolerances(side.outputs))
 

@@ -162,7 +162,7 @@ def _compare_integers(comparison: Comparison, r: Any, c: Any) -> Comparison:
     given = tolerance.origin == "given" and bool(np.all(difference <= tolerance.atol + tolerance.rtol * np.abs(a)))
     return replace(
         comparison,
-        passed=given or tolerance.unexplained(difference > 0, b) <= tolerance.mismatches,
+        passed=given or tolerance.unexplained(difference > tolerance.atol, b) <= tolerance.mismatches,
         max_abs=float(difference.max()),
         max_rel=_relative(difference, a),
         excess=share,

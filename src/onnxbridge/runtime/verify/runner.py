@@ -20,6 +20,7 @@ class Runner:
     Attributes:
         run: takes inputs and returns outputs by the hub's names.
         unit: its unit roundoff, where that is larger than of the hub model's dtypes.
+        quantized_unit: how far it is, relatively, from the numbers that it quantizes, where it computes with integers.
         finer: the same model without that rounding, where it can be run so.
         stored: runs the model with its weights as lossy compression stores them, where `run` uses the original ones.
         replayed: whether its outputs were computed before, so that every run gives the same random numbers.
@@ -30,6 +31,7 @@ class Runner:
     title: str
     run: Callable[[Arrays], Mapping[str, Any]]
     unit: float | None = None
+    quantized_unit: float | None = None
     finer: Runner | None = None
     stored: Callable[[Arrays], Mapping[str, Any]] | None = None
     replayed: bool = False

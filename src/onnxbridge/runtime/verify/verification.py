@@ -154,7 +154,8 @@ def compare_runners(
     progress("drawing samples" if feeds is None else "verifying")
     given = feeds is not None
     units = [runner.unit for runner in (reference, candidate) if runner.unit]
-    estimator = Rounding(model, max(units) if units else None)
+    of_integers = [runner.quantized_unit for runner in (reference, candidate) if runner.quantized_unit]
+    estimator = Rounding(model, max(units, default=None), max(of_integers, default=None))
     drift_cause = cause_of(reference, candidate, max_drift)
     if drift_cause == "the candidate":
         tolerances = {str(v.name): Tolerance(np.inf, 0.0) for v in model.graph.outputs}

@@ -42,13 +42,15 @@ def derived_tolerance(
     unit: float | None,
     quantizes: bool,
     has_errors_of_one: bool,
+    is_quantized: bool = False,
     ties: float = 0.0,
 ) -> Tolerance:
     """The tolerance that follows from the noise of rounding, of long sums in sequence, of simulated low precision and of other
     choices.
 
     `seen` are the values of the runs with other choices; `unit` is the unit roundoff of a lower precision in which one of the
-    two models computes, else None; `ties` is the share of elements that depend on the choice among equal numbers.
+    two models computes, else None; `is_quantized` says that integers count steps of a quantization, and `ties` is the share of
+    elements that depend on the choice among equal numbers.
     """
     eps = epsilon(dtype)
     share_of_choices = min(MODELS * choices.share, 1.0)
@@ -57,6 +59,9 @@ def derived_tolerance(
     share = min(max(twice, min(ORDERS * rounding.share, FEW)), 1.0)
     tied = min(MODELS * ties, 1.0)
     share = max(share, tied)
+    if not eps and is_quantized:
+        steps = MODELS * max(rounding.distance, in_sequence.distance, low_precision.distance)
+        return Tolerance(steps, 0.0, origin="derived")
     if not eps:
         return Tolerance(0.0, 0.0, mismatches=share, origin="derived", choices=share_of_choices, seen=candidates, ties=tied)
     scale = max(rounding.scale, 1.0) if has_errors_of_one else rounding.scale

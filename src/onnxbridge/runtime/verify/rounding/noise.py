@@ -72,7 +72,8 @@ def noise_between(exact: Any, others: Sequence[Any], whole: bool = False) -> Noi
     if not a.size or not runs:
         return found
     if a.dtype == bool or a.dtype.kind in "USOiu":
-        return found.combined(Noise(share=max(float(np.mean(a != run)) for run in runs)))
+        steps = [np.abs(a.astype(np.float64) - run.astype(np.float64)).max() for run in runs] if a.dtype.kind in "iu" else [0.0]
+        return found.combined(Noise(float(max(steps)), share=max(float(np.mean(a != run)) for run in runs)))
     a = a.astype(np.float64).reshape(-1)
     with np.errstate(invalid="ignore"):
         distances = [np.abs(a - run.astype(np.float64).reshape(-1)) for run in runs]

@@ -43,13 +43,22 @@ def is_choice(node: ir.Node) -> bool:
 
 def has_errors_of_one(value: ir.Value) -> bool:
     """Whether the value is the result of such an operator, or their mean or selection: its error does not shrink with it."""
+    return _is_from(value, _ERRORS_OF_ONE)
+
+
+def is_quantized(value: ir.Value) -> bool:
+    """Whether the value holds integers to which numbers were quantized, so that rounding moves them by whole steps."""
+    return _is_from(value, frozenset({"QuantizeLinear"}))
+
+
+def _is_from(value: ir.Value, operators: frozenset[str]) -> bool:
     todo, seen = [value], {value}
     while todo:
         found = todo.pop()
         node = found.producer()
         if node is None:
             continue
-        if node.op_type in _ERRORS_OF_ONE:
+        if node.op_type in operators:
             return True
         before: list[ir.Value | None] = []
         if node.op_type in _ERROR_PRESERVING:

@@ -11,6 +11,7 @@ other, as some libraries do: of 50,000 numbers, the error is then a hundred time
 
 Quantizing models: a rounding error before a quantization moves its result by a whole step or not at all, so one run says little
 about another. Such a model is run with simulated noise of the full size that is allowed, and the distance is used unscaled.
+Kernels that compute with integers, as TensorFlow Lite's, are further from the numbers that they quantize than floating point is.
 
 Models that choose (TopK, NMS): rounding moves most elements a little and a few by any amount. Those that jump say nothing about
 the others: they are counted, and as large a share may exceed the tolerance. Before such a model fails, it is run with noise of
@@ -34,7 +35,13 @@ from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance, result_array
 from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
-from onnxbridge.runtime.verify.rounding.sensitive_operators import QUANTIZING_INSIDE, has_errors_of_one, is_choice, is_quantizing
+from onnxbridge.runtime.verify.rounding.sensitive_operators import (
+    QUANTIZING_INSIDE,
+    has_errors_of_one,
+    is_choice,
+    is_quantized,
+    is_quantizing,
+)
 from onnxbridge.runtime.verify.rounding.simulate_precision import SimulatedPrecision
 from onnxbridge.runtime.verify.rounding.ties import with_other_ties
 from onnxbridge.runtime.verify.samples.input_uses import rounds_down
@@ -57,6 +64,7 @@ class Rounding:
     """Measures what rounding explains at each output of a hub model, sample by sample.
 
     `unit` is the unit roundoff of a lower precision in which one of the two models computes (2^-11 for float16), else None.
+    `quantized_unit` is how far one of them is, relatively, from the numbers that it quantizes, if it computes with integers.
 
     Attributes:
         reason: why tolerances are a default, "" if they are derived.
@@ -65,15 +73,17 @@ class Rounding:
         work_of_a_run: the operations of one run, 0 before any.
     """
 
-    def __init__(self, model: ir.Model, unit: float | None = None) -> None:
-        self._unit = unit
+    def __init__(self, model: ir.Model, unit: float | None = None, quantized_unit: float | None = None) -> None:
+        self._unit, self._quantized_unit = unit, quantized_unit or ORDERS * 2.0**-24
         self._quantizes = unit is None and any(map(is_quantizing, model.graph.all_nodes()))
         self._has_choices = unit is None and not self._quantizes and any(map(is_choice, model.graph.all_nodes()))
-        self._simulated = SimulatedPrecision(unit) if unit else SimulatedPrecision(ORDERS * 2.0**-24) if self._quantizes else None
+        simulated = unit or (self._quantized_unit if self._quantizes else None)
+        self._simulated = None if simulated is None else SimulatedPrecision(simulated)
         self._work_spent = self._largest_work = self.work_of_a_run = 0
         self.executors: tuple[Executor, Executor] | None = None
         self._ran: deque[tuple[Mapping[str, Any], list[Any]]] = deque(maxlen=4)  # the last runs of `fit`
         self._errors_of_one = {v.name for v in model.graph.outputs if has_errors_of_one(v)}
+        self._quantized = {v.name for v in model.graph.outputs if self._quantizes and is_quantized(v)}
         self._rounding: dict[str, Noise] = {}
         self._has_long_sums = False
         self._in_sequence: dict[str, Noise] = {}
@@ -193,7 +203,7 @@ class Rounding:
 
     def _rerun_quantized(self, feeds: Mapping[str, Any]) -> None:
         """Run a quantizing model more often: of two quantized values next to a number, a few runs may all choose one."""
-        supplied, noisy = self._supplied(feeds), SimulatedPrecision(ORDERS * 2.0**-24, seed=1)
+        supplied, noisy = self._supplied(feeds), SimulatedPrecision(self._quantized_unit, seed=1)
         exact = self._exact.run(None, supplied)
         start = self._work()
         for count in range(QUANTIZED_RUNS):
@@ -342,6 +352,7 @@ class Rounding:
             unit=self._unit,
             quantizes=self._quantizes,
             has_errors_of_one=name in self._errors_of_one,
+            is_quantized=name in self._quantized,
             ties=self._ties.get(name, 0.0),
         )
 

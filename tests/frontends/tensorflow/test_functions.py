@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
 from onnxbridge.frontends.tensorflow import frontend
-from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
+from onnxbridge.frontends.tensorflow.graph.functions import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from tests.frontends.tensorflow.compare import agree, hub_of, kinds, run
 

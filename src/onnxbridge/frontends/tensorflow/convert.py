@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,17 @@ import onnx_ir as ir
 from onnxbridge.errors import ConversionError, Problem, UsageError, merge
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import op_schemas, source_locations
-from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader, all_operators
-from onnxbridge.frontends.tensorflow.graph.tensors import StoredValue, ref
+from onnxbridge.frontends.tensorflow.graph.functions import all_operators
+from onnxbridge.frontends.tensorflow.graph.graph_reader import GraphReader
+from onnxbridge.frontends.tensorflow.graph.tensors import StoredValue, plain_name, ref
+from onnxbridge.frontends.tensorflow.graph.variables import State, Writes, is_write
 from onnxbridge.frontends.tensorflow.lookup_tables import Table
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.decompositions.complex_numbers import pairs as complex_pairs
 from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
 from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir.unique_name import unique_name
 from onnxbridge.hub.ir.values import ROWS, undetermined
 from onnxbridge.lowering import Ref, lower, resolve
 
@@ -46,6 +50,26 @@ class Traced:
     trainable: Mapping[int, bool]
     function: Any
     partitions: Sequence[tuple[str, str, int]] = ()
+
+    @functools.cached_property
+    def writes(self) -> Writes | None:
+        """Finds the variables that the function changes; None if it changes none."""
+        return Writes() if any(is_write(op) for op in all_operators(self.graph)) else None
+
+    @functools.cached_property
+    def written(self) -> set[str]:
+        """The names of the graph's inputs whose variables or tables the function changes."""
+        return {self.graph.inputs[i].name for i in self.writes.positions(self.graph)} if self.writes else set()
+
+    @functools.cached_property
+    def states(self) -> list[State]:
+        """The variables that the function changes."""
+        used = {name for name, _ in (*self.inputs, *self.outputs)}
+        return [
+            State(unique_name(self.names.get(id(handle)) or plain_name(placeholder), used), handle, placeholder)
+            for handle, placeholder in self.captures
+            if placeholder.name in self.written and _is_variable(handle)
+        ]
 
 
 class _Values(dict[Hashable, Any]):
@@ -81,23 +105,19 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
     import tensorflow as tf
 
     reader = GraphReader(
-        source_locations.location_finder(), "constant" if any(t.dtype == tf.resource for t, _ in traced.captures) else ""
-    )
+        source_locations.location_finder(), "constant" if any(t.dtype == tf.resource for t, _ in traced.captures) else "",
+        writes=traced.writes,
+    )  # fmt: skip
     target = HubTarget(DIRECTION, lambda key: reader.declared.get(key, ("", None, None)))
     op = target.writer
     op.allowed_domains = domains
     values = _Values(op)
     bound: dict[str, Any] = {}
+    _refuse_writes(traced, reader)
     inputs = []
     for (name, tensor), shape in zip(traced.inputs, traced.shapes, strict=True):
-        dtype = hub_dtype(tensor.dtype)
-        if dtype is None:
-            raise UsageError(f"the input {name!r} is a {tensor.dtype.name}, which ONNX does not support")
-        part = complex_pairs.PART_DTYPE.get(dtype)
-        made = op.input(name, part or dtype, [*(shape or ()), 2] if part else shape)
-        values["input", name] = complex_pairs.split(op, made) if part else made
+        inputs.append(_input(op, values, name, tensor.dtype, shape))
         bound[tensor.name] = Ref(("input", name))
-        inputs.append(made)
     for splits, partitioned, fewer in traced.partitions:
         values["input", splits].meta[ROWS] = "splits", values["input", partitioned], fewer
     for external, internal in traced.captures:
@@ -105,13 +125,28 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
         if external.dtype == tf.resource:
             state = {True: "parameter", False: "buffer", None: ""}[traced.trainable.get(id(external))]
         bound[internal.name] = Ref(captured_value(external, internal, traced.names, state))
-    _refuse_writes(traced, reader)
+    for s in traced.states:
+        inputs.append(_input(op, values, s.name, *s.declared))
+        reader.states[bound[s.placeholder.name].key] = Ref(("input", s.name))
     lower(reader.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
-    results = resolve([ref(t, bound, "") for _, t in traced.outputs], values)
+    names = [*(name for name, _ in traced.outputs), *(s.next_name for s in traced.states)]
+    last = [reader.states[bound[s.placeholder.name].key] for s in traced.states]
+    results = resolve([*(ref(t, bound, "") for _, t in traced.outputs), *last], values)
     results = [complex_pairs.join(op, r) if isinstance(r, Complex) else op.constant(r) for r in results]
-    _refuse_undetermined(traced, results)
-    outputs = [op.output(r, name) for r, (name, _) in zip(results, traced.outputs, strict=True)]
+    _refuse_undetermined(names, results)
+    outputs = [op.output(r, name) for r, name in zip(results, names, strict=True)]
     return op.model(inputs, outputs)
+
+
+def _input(op: Any, values: _Values, name: str, declared: Any, shape: Any) -> ir.Value:
+    """A new input of the hub; a complex one is a pair of real tensors along a last axis."""
+    dtype = hub_dtype(declared)
+    if dtype is None:
+        raise UsageError(f"the input {name!r} is a {declared.name}, which ONNX does not support")
+    part = complex_pairs.PART_DTYPE.get(dtype)
+    made: ir.Value = op.input(name, part or dtype, [*(shape or ()), 2] if part else shape)
+    values["input", name] = complex_pairs.split(op, made) if part else made
+    return made
 
 
 def captured_value(external: Any, internal: Any, names: Mapping[int, str], state: str) -> StoredValue:
@@ -136,7 +171,7 @@ def _is_variable(handle: Any) -> bool:
     return data is not None and bool(data.shape_and_type)
 
 
-def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
+def _refuse_undetermined(names: list[str], results: list[ir.Value]) -> None:
     """Reject outputs that a factorization does not determine.
 
     Raises:
@@ -144,7 +179,7 @@ def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
     """
     problems = [
         Problem(f"output {name!r}", reason, "return something that does not depend on these signs")
-        for result, (name, _) in zip(results, traced.outputs, strict=True)
+        for result, name in zip(results, names, strict=True)
         if (reason := undetermined(result))
     ]
     if problems:
@@ -152,16 +187,19 @@ def _refuse_undetermined(traced: Traced, results: list[ir.Value]) -> None:
 
 
 def _refuse_writes(traced: Traced, reader: GraphReader) -> None:
-    """Reject a function that changes variables or tables, since ONNX has no state.
+    """Reject a function that changes what cannot become inputs and outputs.
 
     Raises:
-        ConversionError: with every operator that writes.
+        ConversionError: with every such operator.
     """
+    if traced.writes is None:
+        return
+    unknown = traced.written - {s.placeholder.name for s in traced.states}
+    refused = [op for op in all_operators(traced.graph) if is_write(op)] if unknown else traced.writes.refused
     problems = [
         Problem(op.type, "the model changes a variable or a table, and ONNX has no state",
                 "pass the state in and return it, or convert with training=False", (reader.location(op),))
-        for op in all_operators(traced.graph)
-        if op.type.startswith(("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove"))
+        for op in refused
     ]  # fmt: skip
     if problems:
         raise ConversionError(DIRECTION, merge(problems))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnxbridge.errors import UsageError
 from onnxbridge.frontends.tensorflow import sources
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph import op_schemas
+from onnxbridge.frontends.tensorflow.graph.variables import State, recorded_names
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from onnxbridge.frontends.tensorflow.selection import selection_of
 from onnxbridge.plugin_protocols import Arrays, Run
@@ -49,6 +50,8 @@ class Tracer:
 
     def with_traced(self, feeds: Arrays, use: Callable[[Traced], Result]) -> Result:
         """What `use` makes of the function that takes these inputs."""
+        states = recorded_names(self._loaded)
+        feeds = {name: array for name, array in feeds.items() if name not in states}
         own = tuple((name, np.shape(array)) for name, array in feeds.items())
         if sources.declares_inputs(self._loaded) and own not in self._traced:
             try:
@@ -71,11 +74,31 @@ class Tracer:
 
 
 def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    missing = [name for name, _ in found.inputs if name not in feeds]
+    names = [*(name for name, _ in found.inputs), *(s.name for s in found.states)]
+    missing = [name for name in names if name not in feeds]
     if missing:
-        raise UsageError(f"the inputs are {', '.join(n for n, _ in found.inputs)}; {', '.join(missing)} is missing")
-    results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
-    return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)}
+        raise UsageError(f"the inputs are {', '.join(names)}; {', '.join(missing)} is missing")
+    with _variables_at(found.states, feeds):
+        results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
+        last = {s.next_name: _array(_read(s)) for s in found.states}
+    return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)} | last
+
+
+@contextmanager
+def _variables_at(states: Sequence[State], feeds: Arrays) -> Iterator[None]:
+    """Give variables the values of the feeds, and their own again afterwards."""
+    before = [tf.identity(_read(s)) for s in states]
+    try:
+        for s in states:
+            tf.raw_ops.AssignVariableOp(resource=s.handle, value=_tensor(feeds[s.name], s.declared[0]))
+        yield
+    finally:
+        for s, value in zip(states, before, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=s.handle, value=value)
+
+
+def _read(state: State) -> Any:
+    return tf.raw_ops.ReadVariableOp(resource=state.handle, dtype=state.declared[0])
 
 
 def _tensor(array: Any, dtype: Any) -> Any:

@@ -16,6 +16,7 @@ from onnxbridge.frontends.tensorflow import graph_files, input_specs
 from onnxbridge.frontends.tensorflow.convert import Traced
 from onnxbridge.frontends.tensorflow.graph import ragged_inputs
 from onnxbridge.frontends.tensorflow.graph.tensors import plain_name
+from onnxbridge.frontends.tensorflow.graph.variables import record_names
 from onnxbridge.frontends.tensorflow.input_specs import Spec
 from onnxbridge.frontends.tensorflow.load_files import load
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
@@ -33,7 +34,9 @@ def trace(source: Any, inputs: Any = None, dynamic: Any = None) -> Traced:
     """
     chosen = selection_of(source)
     if not isinstance(chosen.source, (str, os.PathLike)):
-        return _traced(chosen, inputs, dynamic)
+        traced = _traced(chosen, inputs, dynamic)
+        record_names(chosen.source, traced.states)
+        return traced
     chosen = opened(chosen)
     try:
         with frameworks.quiet():
@@ -157,7 +160,8 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
         function = tf.function(call, autograph=False).get_concrete_function(
             *(s.tensor_spec(_valid_name(n)) for n, s in found.items())
         )
-    weights = {
+    weights = {id(v.handle): plain_name(v) for v in function.graph.variables}  # states of layers are no weights of the model
+    weights |= {
         id(v.value.handle if hasattr(v, "path") else v.handle): str(getattr(v, "path", v.name)).removesuffix(":0")
         for v in model.variables
     }

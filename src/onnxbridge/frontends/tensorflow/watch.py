@@ -21,7 +21,7 @@ def watch(source: Any, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
     """Call `see` with the name and the value of every tensor of the function's graph, called functions inlined.
 
     The graph runs in ceil(log2(n)) + 1 runs of a part of its values each, so that not all are in memory at once. Values inside
-    of loops and branches are not shown.
+    of loops and branches are not shown. False for a function that changes variables, which are constants in that graph.
     """
     tracer = Tracer(source)
     given = tracer.selection.boundary.feeds(feeds)
@@ -31,6 +31,8 @@ def watch(source: Any, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
 def _watched(found: Traced, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+    if found.states:
+        return False
     with frameworks.quiet():
         frozen = convert_variables_to_constants_v2(found.function, lower_control_flow=False)
     tensors = [

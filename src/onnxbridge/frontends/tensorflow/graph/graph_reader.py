@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from onnxbridge.frontends.tensorflow import lookup_tables
 from onnxbridge.frontends.tensorflow.dtypes import hub_dtype
 from onnxbridge.frontends.tensorflow.graph import control_flow_calls, op_schemas
 from onnxbridge.frontends.tensorflow.graph.control_flow_v1 import Branching, ControlFlowV1, Loop, has_control_flow
+from onnxbridge.frontends.tensorflow.graph.functions import BRANCHES, LOOPS, called_function, function
 from onnxbridge.frontends.tensorflow.graph.loop_shapes import infer_loop_shapes
 from onnxbridge.frontends.tensorflow.graph.merge_dilated_conv import DilatedConv, match_dilated_conv
 from onnxbridge.frontends.tensorflow.graph.tensors import (
@@ -28,11 +29,9 @@ from onnxbridge.frontends.tensorflow.graph.tensors import (
     through_identities,
     written_sizes,
 )
+from onnxbridge.frontends.tensorflow.graph.variables import OF_ROWS, WRITES, Writes
 from onnxbridge.lowering import Body, Call, Ref, Schema
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
-LOOPS = frozenset({"While", "StatelessWhile"})
 VIEWS = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 _ALIASES = frozenset({"Identity", "ReadVariableOp"})
 Declared = tuple[str, ir.DataType | None, list[int | str | None] | None]
@@ -43,12 +42,15 @@ class GraphReader:
     """Reads graphs as calls, and records the name, dtype and shape of each value. `where` gives an operator's location.
 
     `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, whose constants
-    are weights too.
+    are weights too. `writes` finds the variables that the graph changes, None if there are none; `states` has the present value of
+    each by its stored one.
     """
 
     location: Callable[[Any], SourceLocation]
     constants: str = ""
     declared: dict[Hashable, Declared] = field(default_factory=dict)
+    writes: Writes | None = None
+    states: dict[Any, Any] = field(default_factory=dict)
     _flows: dict[Any, ControlFlowV1 | None] = field(default_factory=dict)
 
     def calls(self, graph: Any, outputs: Iterable[Any], bound: dict[str, Any], prefix: str = "") -> Iterator[Call]:
@@ -62,7 +64,8 @@ class GraphReader:
             units = flow.ordered(outputs, bound)
             used = {t.name for t in outputs} | {t.name for unit in units for t in flow.inputs_of(unit)}
         else:
-            units, used = _reachable(outputs, bound)
+            effects = [op for op in graph.get_operations() if self.writes.handles(op)] if self.writes else []
+            units, used = _reachable(outputs, bound, effects)
         for op in units:
             if isinstance(op, (Loop, Branching)):
                 assert flow is not None
@@ -81,6 +84,10 @@ class GraphReader:
                 yield from self._loop(op, bound, prefix)
             elif op.type == "BatchToSpaceND" and (found := match_dilated_conv(op)) is not None:
                 yield from self._dilated_conv(op, found, bound, prefix)
+            elif op.type in WRITES:
+                yield from self._write(op, bound, prefix)
+            elif op.type == "ReadVariableOp" and (state := self._state(bound.get(op.inputs[0].name))) is not None:
+                bound[op.outputs[0].name] = state
             elif op.type in _ALIASES and is_stored(op.inputs[0], bound):
                 bound[op.outputs[0].name] = bound[op.inputs[0].name]
             elif op.type in VIEWS and (weight := _viewed_weight(op.outputs[0], bound)) is not None:
@@ -99,9 +106,8 @@ class GraphReader:
 
     def _operator(self, op: Any, bound: dict[str, Any], prefix: str, used: set[str]) -> Call:
         known = op_schemas.definition(op.type) or op_schemas.define(op.op_def)
-        inputs = refs(op_schemas.groups_of(op, known), bound, prefix)
-        given = op.node_def.attr
-        attrs = {name: op_schemas.plain(given[name]) for name in known.attrs if name in given}
+        inputs = [self._state(i) or i for i in refs(op_schemas.groups_of(op, known), bound, prefix)]
+        attrs = _attributes(op, known)
         if op.type == "Reshape":
             inputs[1] = _sizes(op.outputs[0]) or inputs[1]
         elif op.type in ("TensorListReserve", "EmptyTensorList"):
@@ -139,8 +145,7 @@ class GraphReader:
         known, where = op_schemas.definition(found.conv.type), self.location(op)
         assert known is not None
         x, filter = refs([found.x, found.conv.inputs[1]], bound, prefix)
-        given = found.conv.node_def.attr
-        attrs = {n: op_schemas.plain(given[n]) for n in known.attrs if n in given} | found.attrs
+        attrs = _attributes(found.conv, known) | found.attrs
         output = self.declare(op.outputs[0], prefix)
         if not found.one_axis:
             yield Call(found.conv.type, (x, filter), attrs, (output,), where, known.schema)
@@ -153,18 +158,22 @@ class GraphReader:
     def _branch(self, op: Any, bound: dict[str, Any], prefix: str) -> Call:
         """If or Case; the branches capture outer values."""
         inputs_ = refs(op.inputs, bound, prefix)
-        outputs = tuple(self.declare(t, prefix) for t in op.outputs)
+        changed = self._changed(op, bound)
+        states = {stored: (prefix, op.name, "variable", i) for i, stored in enumerate(changed)}
+        outputs = (*(self.declare(t, prefix) for t in op.outputs), *states.values())
         shapes = [t.shape for t in op.inputs][1:]
 
         def body(name: str, label: str) -> Body:
             graph = function(op, name, shapes)
             inner = dict(zip((t.name for t in graph.inputs), inputs_[1:], strict=True))
-            return self.body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/")
+            return self.body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/", self.states, changed)
 
         if "If" in op.type:
             bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
+            self.states |= {stored: Ref(key) for stored, key in states.items()}
             return Call("If", (inputs_[0],), bodies, outputs, self.location(op), Schema(("cond",)))
         branches = [body(f.name, f"branch_{i}") for i, f in enumerate(op.get_attr("branches"))]
+        self.states |= {stored: Ref(key) for stored, key in states.items()}
         return self.case(op, inputs_[0], branches, outputs)
 
     def case(self, op: Any, index: Any, branches: list[Body], outputs: tuple[Hashable, ...]) -> Call:
@@ -180,7 +189,8 @@ class GraphReader:
         return Call("Case", (index,), attrs, outputs, where, Schema(("branch_index",)))
 
     def _loop(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
-        """A While whose states are the values that its body changes; the others are captured."""
+        """A While whose states are the values that its body changes, variables included; the others are captured."""
+        variables = self._changed(op, bound)
         inputs_ = refs(op.inputs, bound, prefix)
         graphs = {a: function(op, op.get_attr(a).name) for a in ("cond", "body")}
         inputs, results = graphs["body"].inputs, graphs["body"].outputs
@@ -188,63 +198,57 @@ class GraphReader:
         for i, outer in enumerate(op.outputs):
             if i not in changed:
                 bound[outer.name] = inputs_[i]
-        attrs: dict[str, Any] = {"shapes": tuple(sizes_of(inputs[i]) for i in changed)}
+        attrs: dict[str, Any] = {"shapes": (*(sizes_of(inputs[i]) for i in changed), *(None for _ in variables))}
         for a, graph in graphs.items():
             inner_prefix = f"{prefix}{op.name}/{a}/"
             inner = {t.name: inputs_[i] for i, t in enumerate(graph.inputs) if i not in changed}
             wanted = graph.outputs if a == "cond" else [results[i] for i in changed]
-            attrs[a] = self.body(graph, wanted, tuple((inner_prefix, graph.inputs[i].name) for i in changed), inner, inner_prefix)
-        outputs = tuple(self.declare(op.outputs[i], prefix) for i in changed)
-        yield Call("While", (tuple(inputs_[i] for i in changed),), attrs, outputs, self.location(op), Schema(("input",)))
+            inside = {stored: (inner_prefix, f"variable {i}") for i, stored in enumerate(variables)}
+            taken_in = (*((inner_prefix, graph.inputs[i].name) for i in changed), *inside.values())
+            states = {**self.states, **{stored: Ref(key) for stored, key in inside.items()}}
+            attrs[a] = self.body(graph, wanted, taken_in, inner, inner_prefix, states, variables if a == "body" else ())
+        after = {stored: (prefix, op.name, "variable", i) for i, stored in enumerate(variables)}
+        outputs = (*(self.declare(op.outputs[i], prefix) for i in changed), *after.values())
+        starts = (*(inputs_[i] for i in changed), *(self.states[stored] for stored in variables))
+        self.states |= {stored: Ref(key) for stored, key in after.items()}
+        yield Call("While", (starts,), attrs, outputs, self.location(op), Schema(("input",)))
 
-    def body(self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str) -> Body:
+    def body(
+        self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str,
+        states: Mapping[Any, Any] | None = None, changed: Sequence[Any] = (),
+    ) -> Body:  # fmt: skip
+        """The graph as a body. `states` are the values of variables at its start; those of `changed` are results, too."""
         bound |= {name: Ref((p, name)) for p, name in inputs}
+        before, self.states = self.states, dict(states or {})
         calls = list(self.calls(graph, outputs, bound, prefix))
-        return Body(inputs, calls, tuple(ref(t, bound, prefix) for t in outputs))
+        results = (*(ref(t, bound, prefix) for t in outputs), *(self.states[stored] for stored in changed))
+        self.states = before
+        return Body(inputs, calls, results)
 
+    def _state(self, value: Any) -> Any:
+        """The present value of a variable that the graph changes; None for other values."""
+        return self.states.get(value.key) if self.states and isinstance(value, Ref) else None
 
-def called_function(op: Any) -> str:
-    """The function that an operator calls, "" if it is no call. TensorFlow 1 names such an operator after its function."""
-    if op.type in CALLS:
-        return str(op.get_attr("f").name)
-    return op.type if op.graph._get_function(op.type) is not None else ""
+    def _changed(self, op: Any, bound: dict[str, Any]) -> list[Any]:
+        """The stored values of the variables that an operator changes."""
+        return [bound[handle.name].key for handle in self.writes.handles(op)] if self.writes else []
 
-
-def function(op: Any, name: str, shapes: Iterable[Any] = ()) -> Any:
-    """The graph of a function that an operator calls; shapes are inferred again if the call's are more specific."""
-    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
-
-    found = op.graph._get_function(name)
-    graph = getattr(found, "graph", None)  # TensorFlow 1 graphs store only the definition
-    shapes = list(shapes)
-    known = graph is not None and not any(_is_more_specific(s, own.shape) for s, own in zip(shapes, graph.inputs, strict=False))
-    if known:
-        return graph
-    with op.graph.as_default():
-        definition = found.definition if graph is None else found.cached_definition
-        return function_def_to_graph(definition, input_shapes=shapes or None, include_library_functions=True)
-
-
-def all_operators(graph: Any, seen: set[str] | None = None) -> Iterator[Any]:
-    """The operators of a graph and of all functions that it calls."""
-    seen = set() if seen is None else seen
-    for op in graph.get_operations():
-        yield op
-        names = [called_function(op)]
-        for attr in op.op_def.attr if op.op_def is not None else ():
-            if attr.type in ("func", "list(func)"):
-                named = op.get_attr(attr.name)
-                names += [f.name for f in (named if isinstance(named, (list, tuple)) else [named])]
-        for name in names:
-            if name and name not in seen and op.graph._get_function(name) is not None:
-                seen.add(name)
-                yield from all_operators(function(op, name), seen)
-
-
-def _is_more_specific(inputs_: Any, own: Any) -> bool:
-    if inputs_.rank is None or own.rank is None:
-        return inputs_.rank is not None
-    return any(o is None and g is not None for g, o in zip(inputs_.as_list(), own.as_list(), strict=True))
+    def _write(self, op: Any, bound: dict[str, Any], prefix: str) -> Iterator[Call]:
+        """The next value of a variable."""
+        [stored] = self._changed(op, bound)
+        inputs, where = refs(op.inputs[1:], bound, prefix), self.location(op)
+        known = op_schemas.definition(WRITES[op.type])
+        if known is None:
+            self.states[stored] = inputs[0]
+            return
+        if op.type in OF_ROWS:
+            rows = (prefix, op.name, "rows")
+            yield Call("ExpandDims", (inputs[0], -1), {}, (rows,), where, Schema(("input", "dim")))
+            inputs[0] = Ref(rows)
+        name = f"complex::{WRITES[op.type]}" if op.inputs[-1].dtype.is_complex else WRITES[op.type]
+        key = (prefix, op.name, "next")
+        yield Call(name, (self.states[stored], *inputs), _attributes(op, known), (key,), where, known.schema)
+        self.states[stored] = Ref(key)
 
 
 def written_item(items: Any) -> Any:
@@ -264,6 +268,12 @@ def written_item(items: Any) -> Any:
         if written is not None:
             return written
     return None
+
+
+def _attributes(op: Any, known: op_schemas.Definition) -> dict[str, Any]:
+    """The attributes that the definition's operator has."""
+    given = op.node_def.attr
+    return {name: op_schemas.plain(given[name]) for name in known.attrs if name in given}
 
 
 def _viewed_weight(tensor: Any, bound: dict[str, Any]) -> Any:
@@ -291,11 +301,14 @@ def _shared(op: Any) -> Callable[[], Any]:
     return read
 
 
-def _reachable(outputs: Iterable[Any], bound: dict[str, Any]) -> tuple[list[Any], set[str]]:
-    """The operators that the outputs need, in creation order, and the names of the used values."""
+def _reachable(outputs: Iterable[Any], bound: dict[str, Any], effects: Iterable[Any] = ()) -> tuple[list[Any], set[str]]:
+    """The operators that the outputs and the effects on variables need, in creation order, and the names of the used values.
+
+    An operator that reads or changes a variable is created after those that must run before it.
+    """
     outputs = list(outputs)
     used = {t.name for t in outputs}
-    stack = [t.op for t in outputs if t.name not in bound]
+    stack = [*(t.op for t in outputs if t.name not in bound), *effects]
     found: set[Any] = set()
     while stack:
         op = stack.pop()

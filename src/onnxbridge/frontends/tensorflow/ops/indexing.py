@@ -210,6 +210,16 @@ def strided_slice(
     return op.Unsqueeze(x, new) if new else x
 
 
+@rule("TensorStridedSliceUpdate")
+def tensor_strided_slice_update(op, input, begin, end, strides, value, **masks):
+    """The slice of the elements' positions says which of them are replaced."""
+    shape, count = op.Shape(input), op.Size(input)
+    positions = strided_slice(op, op.Reshape(op.Range(np.int64(0), count, np.int64(1)), shape), begin, end, strides, **masks)
+    updates = op.Expand(value, op.Shape(positions))
+    flat = [op.Reshape(x, [-1]) for x in (input, positions, updates)]
+    return op.Reshape(op.ScatterElements(*flat, axis=0), shape)
+
+
 def _backward(op, x, axis, low, high, step):
     """A slice with a negative step that starts before the first element is empty; ONNX would start at the first."""
     if isinstance(step, int) and step > 0 or isinstance(low, int) and low >= -1:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxbridge.errors import UnsafeFileError
-from onnxbridge.frontends.tensorflow.graph.graph_reader import all_operators
+from onnxbridge.frontends.tensorflow.graph.functions import all_operators
 from onnxbridge.frontends.tensorflow.saved_model import asset_tables, checkpoint_functions
 from onnxbridge.hub.io.safe_files import map_file, open_file, quoted
 

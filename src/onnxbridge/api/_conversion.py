@@ -41,14 +41,14 @@ class Conversion:
     @property
     def notes(self) -> tuple[str, ...]:
         """What differs from the source, in words: renamed values, bounds of sizes, fixed inputs."""
-        from onnxbridge.hub.ir import provenance
+        from onnxbridge.hub.ir import provenance, states
         from onnxbridge.hub.passes import bind_inputs
 
         sizes = self.hub.metadata_props.get(provenance.SIZES)
         own = [f"valid only for {sizes}: the traced code branches on size"] if sizes else []
         if training := self.hub.metadata_props.get(provenance.TRAINING):
             own.append(f"the source is in training mode ({training}); converted for inference, as after eval()")
-        return (*own, *bind_inputs.notes(self.hub), *plugins.backend(self.target).info(self.artifact).notes)
+        return (*own, *states.notes(self.hub), *bind_inputs.notes(self.hub), *plugins.backend(self.target).info(self.artifact).notes)
 
     @cached_property
     def model(self) -> Any:

@@ -153,18 +153,6 @@ def test_every_unknown_operator_is_listed_with_its_line():
     assert all(p.locations[0].file.endswith("test_functions.py") and p.locations[0].line > 0 for p in problems.values())
 
 
-def test_a_model_that_writes_variables_is_rejected():
-    counter = tf.Variable(0.0)
-
-    @tf.function(input_signature=[spec(2)])
-    def f(x):
-        counter.assign_add(1.0)
-        return x + counter
-
-    with pytest.raises(ConversionError, match="ONNX has no state"):
-        hub_of(f)
-
-
 def test_unique_along_an_axis_known_only_at_run_time_is_refused():
     @tf.function(input_signature=[spec(2, 3), tf.TensorSpec([1], tf.int32)])
     def f(x, axis):

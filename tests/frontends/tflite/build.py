@@ -62,6 +62,10 @@ class G:
     ops: list[Op]
 
 
+def constant(value):
+    return T(np.asarray(value), constant=True)
+
+
 def model(*graphs: G, signatures: tuple[Any, ...] = (), **more: Any) -> bytes:
     """A file with these graphs. A signature is (key, graph, {name: T}, {name: T})."""
     s = schema()

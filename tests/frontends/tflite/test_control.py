@@ -7,14 +7,10 @@ import pytest
 from flatbuffers import flexbuffers
 
 from onnxbridge.errors import ConversionError
-from tests.frontends.tflite.build import G, Op, T, model
+from tests.frontends.tflite.build import G, Op, T, constant, model
 from tests.frontends.tflite.compare import agree, hub_of, saved
 
 VALUES = np.array([1.5, -2.0, 3.0], np.float32)
-
-
-def constant(value):
-    return T(np.asarray(value), constant=True)
 
 
 def floats():
@@ -71,22 +67,6 @@ def test_a_composite_is_its_decomposition(tmp_path):
     found = hub_of(source)
     assert [n.op_type for n in found.graph] == ["Mul"]
     agree(source, {"x": VALUES})
-
-
-def test_variables_are_refused_by_name(tmp_path):
-    x, y = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
-    handle, other = (T(type="RESOURCE", shape=()) for _ in range(2))
-    ops = [
-        Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
-        Op("VAR_HANDLE", [], [handle], "VarHandleOptions", {"container": "", "shared_name": "state"}),
-        Op("READ_VARIABLE", [handle], [y], "ReadVariableOptions"),
-    ]
-    start = [Op("VAR_HANDLE", [], [other], "VarHandleOptions"), Op("ASSIGN_VARIABLE", [other, constant(VALUES)], [])]
-    source = saved(tmp_path, model(G([x], [y], ops), G([], [], start)))
-    with pytest.raises(ConversionError) as raised:
-        hub_of(source)
-    reasons = {p.op: p.reason for p in raised.value.problems}
-    assert "initialized when the model is loaded" in reasons["CALL_ONCE"] and "ONNX has no state" in reasons["VAR_HANDLE"]
 
 
 def test_operators_of_tensorflow_are_refused_with_the_way(tmp_path):

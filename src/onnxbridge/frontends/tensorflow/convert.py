@@ -22,7 +22,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
 from onnxbridge.hub.decompositions.complex_numbers import pairs as complex_pairs
 from onnxbridge.hub.decompositions.complex_numbers.pairs import Complex
-from onnxbridge.hub.ir import provenance
+from onnxbridge.hub.ir import provenance, states
 from onnxbridge.hub.ir.unique_name import unique_name
 from onnxbridge.hub.ir.values import ROWS, undetermined
 from onnxbridge.lowering import Ref, lower, resolve
@@ -126,10 +126,12 @@ def hub_model(traced: Traced, domains: frozenset[str] = frozenset()) -> ir.Model
             state = {True: "parameter", False: "buffer", None: ""}[traced.trainable.get(id(external))]
         bound[internal.name] = Ref(captured_value(external, internal, traced.names, state))
     for s in traced.states:
+        stored = bound[s.placeholder.name].key
         inputs.append(_input(op, values, s.name, *s.declared))
-        reader.states[bound[s.placeholder.name].key] = Ref(("input", s.name))
+        states.describe(inputs[-1], stored.read())
+        reader.states[stored] = Ref(("input", s.name))
     lower(reader.calls(traced.graph, [t for _, t in traced.outputs], bound), rule, values, target)
-    names = [*(name for name, _ in traced.outputs), *(s.next_name for s in traced.states)]
+    names = [*(name for name, _ in traced.outputs), *(states.next_name(s.name) for s in traced.states)]
     last = [reader.states[bound[s.placeholder.name].key] for s in traced.states]
     results = resolve([*(ref(t, bound, "") for _, t in traced.outputs), *last], values)
     results = [complex_pairs.join(op, r) if isinstance(r, Complex) else op.constant(r) for r in results]
@@ -197,8 +199,8 @@ def _refuse_writes(traced: Traced, reader: GraphReader) -> None:
     unknown = traced.written - {s.placeholder.name for s in traced.states}
     refused = [op for op in all_operators(traced.graph) if is_write(op)] if unknown else traced.writes.refused
     problems = [
-        Problem(op.type, "the model changes a variable or a table, and ONNX has no state",
-                "pass the state in and return it, or convert with training=False", (reader.location(op),))
+        Problem(op.type, "the model changes a table, or trains a variable, and ONNX has no state",
+                "convert the function that infers, with training=False", (reader.location(op),))
         for op in refused
     ]  # fmt: skip
     if problems:

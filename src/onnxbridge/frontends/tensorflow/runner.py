@@ -18,6 +18,7 @@ from onnxbridge.frontends.tensorflow.graph import op_schemas
 from onnxbridge.frontends.tensorflow.graph.variables import State, recorded_names
 from onnxbridge.frontends.tensorflow.saved_model import operator_checks
 from onnxbridge.frontends.tensorflow.selection import selection_of
+from onnxbridge.hub.ir.states import next_name
 from onnxbridge.plugin_protocols import Arrays, Run
 
 Result = TypeVar("Result")
@@ -80,7 +81,7 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         raise UsageError(f"the inputs are {', '.join(names)}; {', '.join(missing)} is missing")
     with _variables_at(found.states, feeds):
         results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
-        last = {s.next_name: _array(_read(s)) for s in found.states}
+        last = {next_name(s.name): _array(_read(s)) for s in found.states}
     return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)} | last
 
 

@@ -50,12 +50,13 @@ class TFLite(Frontend):
             UsageError: for a signature, an input or a size that the model does not have.
             UnsafeFileError: for a damaged file.
         """
-        from onnxbridge.frontends.tflite import graph_reader, signatures
+        from onnxbridge.frontends.tflite import graph_reader, signatures, states
 
-        path, key = _split(source)
-        model = read_model.read(path)
-        signature = signatures.signature_of(model, key)
-        return graph_reader.hub_model(model, signature, signatures.shapes_of(model, signature, inputs, dynamic))
+        found = states.read(*_split(source))
+        shapes = signatures.shapes_of(found.model, found.signature, inputs, dynamic)
+        hub = graph_reader.hub_model(found.model, found.signature, shapes)
+        found.describe(hub)
+        return hub
 
     def origin(self, source: Any) -> dict[str, str]:
         model = read_model.read(_split(source)[0])

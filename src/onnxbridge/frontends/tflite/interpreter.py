@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,8 @@ import numpy as np
 from onnxbridge import frameworks
 from onnxbridge.errors import UsageError, VerificationError, first_line
 from onnxbridge.formats.tflite.model import Model, Signature, Tensor
-from onnxbridge.formats.tflite.read_model import read
 from onnxbridge.formats.tflite.schema import PACKAGE
-from onnxbridge.frontends.tflite.signatures import signature_of
+from onnxbridge.frontends.tflite import states
 from onnxbridge.hub.ir import strings
 from onnxbridge.plugin_protocols import Arrays, Run
 
@@ -34,21 +34,20 @@ def require() -> None:
 
 
 def runner(path: str | os.PathLike[str], key: str | None) -> Run:
-    """Runs a signature. Variables, such as the states of recurrent layers, start at their initial values in every run."""
-    model = read(path)
-    signature = signature_of(model, key)
-    interpreter = _interpreter(path)
-    return lambda feeds: _run(interpreter, model, signature, feeds)
+    """Runs a signature. Variables are inputs and outputs; the states of recurrent layers start at zero in every run."""
+    found = states.read(path, key)
+    interpreter = _interpreter(path, found)
+    return lambda feeds: _run(interpreter, found.model, found.signature, feeds)
 
 
 def watch(path: str | os.PathLike[str], key: str | None, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
     """Call `see` with every tensor of the graph that the interpreter shows; False for a signature of another graph than the
     first, whose tensors it does not show."""
-    model = read(path)
-    signature = signature_of(model, key)
+    found = states.read(path, key)
+    model, signature = found.model, found.signature
     if signature.graph:
         return False
-    interpreter = _interpreter(path, experimental_preserve_all_tensors=True)
+    interpreter = _interpreter(path, found, experimental_preserve_all_tensors=True)
     _run(interpreter, model, signature, feeds)
     for index, tensor in enumerate(model.graphs[0].tensors):
         if tensor.data is None:
@@ -72,7 +71,7 @@ def _dequantized(value: Any, q: Any) -> np.ndarray[Any, Any]:
     return np.asarray(found, np.float32).reshape(value.shape)
 
 
-def _interpreter(path: str | os.PathLike[str], **options: Any) -> Any:
+def _interpreter(path: str | os.PathLike[str], found: states.Stateless, **options: Any) -> Any:
     """A reference that computes without delegates, whose rounding depends on the processor."""
     if importlib.util.find_spec(PACKAGE) is not None:
         from ai_edge_litert import interpreter as module
@@ -81,8 +80,9 @@ def _interpreter(path: str | os.PathLike[str], **options: Any) -> Any:
 
     try:
         with frameworks.quiet():
+            content = states.file_of(found, Path(path).read_bytes()) if found.is_changed else None
             return module.Interpreter(
-                os.fspath(path), num_threads=1,
+                None if content else os.fspath(path), content, num_threads=1,
                 experimental_op_resolver_type=module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, **options,
             )  # fmt: skip
     except (ValueError, RuntimeError) as error:

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Tensor
+from onnxbridge.frontends.tflite import states
 from onnxbridge.frontends.tflite.dynamic_range import quantized_inputs
 from onnxbridge.frontends.tflite.fused_activation import activated
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized, floats, stored
@@ -20,7 +21,7 @@ from onnxbridge.lowering import Body, Call, Rules, Values
 from onnxbridge.rules import Rule
 
 DIRECTION = "TensorFlow Lite to ONNX"
-_STATE = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+_STATE = "a variable that a branch or loop uses, or that has no value at first; ONNX has no state"
 _FREEZE = "pass the state in and return it, or freeze it before the conversion to TensorFlow Lite"
 
 
@@ -68,8 +69,8 @@ class TFLiteTarget(HubTarget):
         Raises:
             Unsupported: with the reason for operators that ONNX cannot have.
         """
-        if call.op in _STATE:
-            raise Unsupported("a variable that keeps its value between runs, and ONNX has no state", _FREEZE)
+        if call.op in states.OPERATORS:
+            raise Unsupported(_STATE, _FREEZE)
         if call.op.startswith("Flex"):
             raise Unsupported("an operator of TensorFlow itself", "convert the SavedModel, or use built-in operators only")
         return super().decompose(call)

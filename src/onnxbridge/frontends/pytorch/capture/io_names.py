@@ -30,11 +30,6 @@ def leaf_name(keys: list[str]) -> str:
     return ".".join([*prefix, keys[layers_index + 1], *(stack or []), *last])
 
 
-def next_state_name(name: str) -> str:
-    """The name of the output that is the next call's value of the state input `name`."""
-    return f"{name}.next"
-
-
 def present_name(name: str) -> str:
     """The name of the output with the updated cache tensor `name`, where the model returns its cache; else empty."""
     return name.replace("past_key_values.", "present.", 1) if name.startswith("past_key_values.") else ""

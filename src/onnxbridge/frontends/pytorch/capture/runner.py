@@ -17,6 +17,7 @@ from onnxbridge.frontends.pytorch.capture import export, io_names, pytree_contai
 from onnxbridge.frontends.pytorch.capture.load import load, quiet
 from onnxbridge.frontends.pytorch.torch_patches.attention_fast_path import without_attention_fast_path
 from onnxbridge.frontends.pytorch.torchscript import interpreter
+from onnxbridge.hub.ir import states
 from onnxbridge.plugin_protocols import Arrays, Run
 
 
@@ -59,7 +60,7 @@ def runner(source: Any) -> Run:
         arrays = {n: np.array(dtypes.array(t)) for n, t in mutated.items()}
         returned = {name: found.get(io_names.present_name(name)) for name in arrays}
         duplicates = {n for n, a in arrays.items() if (r := returned[n]) is not None and r.tobytes() == a.tobytes()}
-        return found | {io_names.next_state_name(n): a for n, a in arrays.items() if n not in duplicates}
+        return found | {states.next_name(n): a for n, a in arrays.items() if n not in duplicates}
 
     return run
 

@@ -17,7 +17,7 @@ from onnxbridge.frontends.pytorch.fx import complex_pairs, graph_reader
 from onnxbridge.frontends.pytorch.fx.target import PytorchTarget, Shapes
 from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.hub.builder.builder import Builder
-from onnxbridge.hub.ir import provenance, source_locations
+from onnxbridge.hub.ir import provenance, source_locations, states
 from onnxbridge.hub.ir.values import undetermined
 from onnxbridge.lowering import lower, resolve
 
@@ -102,8 +102,12 @@ def to_hub(captured: Captured) -> ir.Model:
                 target.mark(node, values[node])
                 inputs.append(values[node])
     inputs.sort(key=lambda v: v.name in state.values())  # states come after the user's inputs
+    for value in inputs:
+        if value.name in state.values():
+            tensors = program.state_dict if value.name in program.state_dict else program.constants
+            states.describe(value, dtypes.array(tensors[value.name]))
     labels = io_names.output_names(program.module_call_graph[0].signature.out_spec, [v.name or "" for v in inputs])
-    mutated = [io_names.next_state_name(name) for name in (*_mutated_inputs(program, user_labels), *state.values())]
+    mutated = [states.next_name(name) for name in (*_mutated_inputs(program, user_labels), *state.values())]
     for label in (*labels, *mutated):
         op.reserve(label)
     valid_sizes = captured.valid_sizes()
@@ -111,10 +115,10 @@ def to_hub(captured: Captured) -> ir.Model:
         lower(graph_reader.calls_of(program.graph, names), rule, values, target)
     results = _user_results(program, graph_reader.results_of(program.graph, names), user_labels)
     outputs = []
-    input_dtypes = {io_names.next_state_name(v.name or ""): v.dtype for v in inputs}
-    labels += [io_names.next_state_name(name) for name in _mutated_inputs(program, user_labels)]
+    input_dtypes = {states.next_name(v.name or ""): v.dtype for v in inputs}
+    labels += [states.next_name(name) for name in _mutated_inputs(program, user_labels)]
     labels += [
-        io_names.next_state_name(s.target) for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"
+        states.next_name(s.target) for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"
     ]
     for label, result in zip(labels, results, strict=True):
         if label and result is not None and not isinstance(result, str):

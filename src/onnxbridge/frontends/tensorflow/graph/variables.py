@@ -40,11 +40,6 @@ class State:
     placeholder: Any
 
     @property
-    def next_name(self) -> str:
-        """The name of the output with the variable's value after the call."""
-        return f"{self.name}.next"
-
-    @property
     def declared(self) -> tuple[Any, list[int | None] | None]:
         """The dtype and the shape of the variable."""
         import tensorflow as tf

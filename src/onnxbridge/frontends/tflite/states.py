@@ -1,0 +1,182 @@
+"""Variables that a TensorFlow Lite model keeps between runs. ONNX models have no state: each is an input, and its next value an
+output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxbridge.formats.tflite import constants, read_model
+from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
+from onnxbridge.formats.tflite.schema import schema
+from onnxbridge.frontends.tflite.signatures import signature_of
+from onnxbridge.hub.ir import states
+from onnxbridge.hub.ir.unique_name import unique_name
+
+OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+Place = tuple[int, int]
+"""A tensor: the index of its graph, and its own."""
+
+
+@dataclass
+class Stateless:
+    """A model without variables, and what was changed for it in the signature's graph: the positions of the operators that are
+    kept, and constants in place of variables that are only read. `initial` has the constants at which states start, by name."""
+
+    model: Model
+    signature: Signature
+    kept: list[int] = field(default_factory=list)
+    constants: dict[int, Place] = field(default_factory=dict)
+    states: Sequence[str] = ()
+    initial: dict[str, Tensor] = field(default_factory=dict)
+    is_changed: bool = False
+
+    def describe(self, hub: ir.Model) -> None:
+        """Write into the descriptions of the hub's state inputs at which values they start."""
+        for value in hub.graph.inputs:
+            if value.name in self.states:
+                tensor = self.initial.get(value.name)
+                constant = None if tensor is None else constants.constant(self.model.path, tensor)
+                states.describe(value, None if constant is None else constant.numpy())
+
+
+def read(path: str | os.PathLike[str], key: str | None) -> Stateless:
+    """Read a file, and choose the signature `key`; None for its only or default one."""
+    model = read_model.read(path)
+    return stateless(model, signature_of(model, key))
+
+
+def stateless(model: Model, signature: Signature) -> Stateless:
+    """The model with the variables of the signature's graph as inputs and outputs; unchanged where branches or loops use them."""
+    graph = model.graphs[signature.graph]
+    found = _Variables(model, graph)
+    if not any(o.name in OPERATORS for o in graph.operators) or not found.trace():
+        return Stateless(model, signature)
+    keys = [key for key in found.starts if key in found.written]
+    used = {name for name, _ in (*signature.inputs, *signature.outputs)}
+    names = {key: unique_name(key[1] or "state", used) for key in keys}
+    tensors = list(graph.tensors)
+    for index, (g, i) in found.constants.items():
+        constant = model.graphs[g].tensors[i]
+        tensors[index] = replace(tensors[index], data=constant.data, offset=constant.offset)
+    taken_in, last = (tuple(by_key[key] for key in keys) for by_key in (found.starts, found.values))
+    changed = replace(
+        graph, tensors=tensors, inputs=(*graph.inputs, *taken_in),
+        outputs=(*(found.replaced.get(o, o) for o in graph.outputs), *last), operators=list(found.kept.values()),
+    )  # fmt: skip
+    graphs = [changed if g is graph else g for g in model.graphs]
+    own = replace(
+        signature, inputs=(*signature.inputs, *((names[key], found.starts[key]) for key in keys)),
+        outputs=(
+            *((name, found.replaced.get(i, i)) for name, i in signature.outputs),
+            *((states.next_name(names[key]), found.values[key]) for key in keys),
+        ),
+    )  # fmt: skip
+    initial = {names[key]: model.graphs[g].tensors[i] for key, (g, i) in found.initial.items() if key in names}
+    return Stateless(
+        replace(model, graphs=graphs), own, list(found.kept), found.constants, list(names.values()), initial, is_changed=True
+    )
+
+
+def file_of(stateless: Stateless, content: bytes) -> bytes:
+    """The file of a model with variables, without them."""
+    import flatbuffers
+
+    file = schema().ModelT.InitFromPackedBuf(content, 0)
+    index, signature = stateless.signature.graph, stateless.signature
+    graph, own = file.subgraphs[index], stateless.model.graphs[index]
+    for tensor, (g, i) in stateless.constants.items():
+        graph.tensors[tensor].buffer = file.subgraphs[g].tensors[i].buffer
+    graph.operators = [graph.operators[position] for position in stateless.kept]
+    for written, operator in zip(graph.operators, own.operators, strict=True):
+        written.inputs = list(operator.inputs)
+    graph.inputs, graph.outputs = list(own.inputs), list(own.outputs)
+    for described in file.signatureDefs or ():
+        if described.signatureKey == signature.key.encode():
+            described.inputs = _named(signature.inputs)
+            described.outputs = _named(signature.outputs)
+    builder = flatbuffers.Builder(len(content))
+    builder.Finish(file.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def _named(ends: Any) -> list[Any]:
+    made = []
+    for name, index in ends:
+        made.append(schema().TensorMapT())
+        made[-1].name, made[-1].tensorIndex = name, index
+    return made
+
+
+Key = tuple[str, str]
+
+
+class _Variables:
+    """The variables of a graph, by container and name: `starts` are the tensors with their values at the beginning of a run, and
+    `values` those at its end. `initial` are the constants that they start at when the model is loaded."""
+
+    def __init__(self, model: Model, graph: Graph) -> None:
+        self._model, self._graph = model, graph
+        self.starts: dict[Key, int] = {}
+        self.values: dict[Key, int] = {}
+        self.written: set[Key] = set()
+        self.initial: dict[Key, Place] = {}
+        self.constants: dict[int, Place] = {}
+        self.replaced: dict[int, int] = {}
+        self.kept: dict[int, Operator] = {}
+
+    def trace(self) -> bool:
+        """Follow the operators in their order; False if something else uses a variable, or one that is only read has no value."""
+        handles: dict[int, Key] = {}
+        for position, operator in enumerate(self._graph.operators):
+            inputs = tuple(self.replaced.get(i, i) for i in operator.inputs)
+            if operator.name == "CALL_ONCE":
+                self._read_initial(operator)
+                if self._only_variables(operator):
+                    continue
+            if operator.name == "VAR_HANDLE":
+                handles[operator.outputs[0]] = _key(operator)
+            elif operator.name in OPERATORS and inputs[0] not in handles:
+                return False
+            elif operator.name == "READ_VARIABLE":
+                value, key = operator.outputs[0], handles[inputs[0]]
+                if key in self.values:
+                    self.replaced[value] = self.values[key]
+                else:
+                    self.starts[key] = self.values[key] = value
+            elif operator.name == "ASSIGN_VARIABLE":
+                self.values[handles[inputs[0]]] = inputs[1]
+                self.written.add(handles[inputs[0]])
+            elif any(i in handles for i in inputs):
+                return False
+            else:
+                self.kept[position] = replace(operator, inputs=inputs)
+        for key in [k for k in self.starts if k not in self.written]:
+            if key not in self.initial:
+                return False
+            self.constants[self.starts[key]] = self.initial[key]
+        return True
+
+    def _only_variables(self, operator: Operator) -> bool:
+        return all(o.name in ("VAR_HANDLE", "ASSIGN_VARIABLE") for o in self._initializer(operator).operators)
+
+    def _read_initial(self, operator: Operator) -> None:
+        graph, handles = self._initializer(operator), {}
+        at = operator.options.get("init_subgraph_index", 0)
+        for o in graph.operators:
+            if o.name == "VAR_HANDLE":
+                handles[o.outputs[0]] = _key(o)
+            elif o.name == "ASSIGN_VARIABLE" and o.inputs[0] in handles and graph.tensors[o.inputs[1]].data is not None:
+                self.initial[handles[o.inputs[0]]] = at, o.inputs[1]
+
+    def _initializer(self, operator: Operator) -> Graph:
+        index = operator.options.get("init_subgraph_index", 0)
+        return self._model.graphs[index] if 0 <= index < len(self._model.graphs) else Graph("", (), (), (), ())
+
+
+def _key(operator: Operator) -> Key:
+    return operator.options.get("container", ""), operator.options.get("shared_name", "")

@@ -48,7 +48,8 @@ class Conversion:
         own = [f"valid only for {sizes}: the traced code branches on size"] if sizes else []
         if training := self.hub.metadata_props.get(provenance.TRAINING):
             own.append(f"the source is in training mode ({training}); converted for inference, as after eval()")
-        return (*own, *states.notes(self.hub), *bind_inputs.notes(self.hub), *plugins.backend(self.target).info(self.artifact).notes)
+        own += [*states.notes(self.hub), *bind_inputs.notes(self.hub)]
+        return (*own, *plugins.backend(self.target).info(self.artifact).notes)
 
     @cached_property
     def model(self) -> Any:

@@ -127,8 +127,7 @@ def test_the_source_keeps_its_values_and_a_note_says_where_states_start():
     assert found.report.passed and source.count.numpy() == 0
     np.testing.assert_array_equal(source.total, [0.5, 0.0, -1.0, 2.0])
     assert found.notes == (
-        "the input total is a state: feed total.next of the call before; at first with the values of the source"
-        "; 1 more inputs are states, too",
+        "the input total (and 1 more) is a state: feed total.next of the call before; at first with the values of the source",
     )
     described = {v.name: v.doc_string for v in found.model.graph.input}
     assert described["count"] == "a state: feed count.next of the call before; 0 at first"

@@ -38,7 +38,7 @@ class Stateless:
     def describe(self, hub: ir.Model) -> None:
         """Write into the descriptions of the hub's state inputs at which values they start."""
         for value in hub.graph.inputs:
-            if value.name in self.states:
+            if value.name is not None and value.name in self.states:
                 tensor = self.initial.get(value.name)
                 constant = None if tensor is None else constants.constant(self.model.path, tensor)
                 states.describe(value, None if constant is None else constant.numpy())
@@ -84,7 +84,7 @@ def stateless(model: Model, signature: Signature) -> Stateless:
 
 def file_of(stateless: Stateless, content: bytes) -> bytes:
     """The file of a model with variables, without them."""
-    import flatbuffers
+    import flatbuffers  # type: ignore[import-untyped]  # it has no annotations
 
     file = schema().ModelT.InitFromPackedBuf(content, 0)
     index, signature = stateless.signature.graph, stateless.signature

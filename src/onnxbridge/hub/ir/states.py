@@ -16,7 +16,7 @@ def next_name(name: str) -> str:
 
 
 def describe(value: ir.Value, initial: np.ndarray[Any, Any] | None) -> None:
-    """Write into the description of a state input what it is for, and its value before the first call, None if that is unknown."""
+    """Write into the description of a state input what it is for, and its value before the first call (None: unknown)."""
     value.doc_string = f"{_STATE}{next_name(str(value.name))} of the call before"
     if initial is not None and initial.size:
         first = initial.reshape(-1)[0]
@@ -30,5 +30,5 @@ def notes(model: ir.Model) -> list[str]:
     found = [v for v in model.graph.inputs if (v.doc_string or "").startswith(_STATE) and next_name(str(v.name)) in outputs]
     if not found:
         return []
-    others = f"; {len(found) - 1} more inputs are states, too" if len(found) > 1 else ""
-    return [f"the input {found[0].name} is {found[0].doc_string}{others}"]
+    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return [f"the input {found[0].name}{others} is {found[0].doc_string}"]

@@ -42,8 +42,8 @@ class GraphReader:
     """Reads graphs as calls, and records the name, dtype and shape of each value. `where` gives an operator's location.
 
     `constants` is the state of the graph's own constants: "constant" beside variables, empty in a frozen graph, whose constants
-    are weights too. `writes` finds the variables that the graph changes, None if there are none; `states` has the present value of
-    each by its stored one.
+    are weights too. `writes` finds the variables that the graph changes, None if there are none; `states` has the present value
+    of each by its stored one.
     """
 
     location: Callable[[Any], SourceLocation]

@@ -7,7 +7,7 @@ import pytest
 
 from onnxbridge.formats.tflite.schema import schema
 from tests.frontends.tflite.build import G, Op, T, model
-from tests.frontends.tflite.compare import agree, hub_of, run, saved
+from tests.frontends.tflite.compare import agree, saved
 
 VALUES = np.random.default_rng(3).uniform(-3, 3, (4, 5)).astype(np.float32)
 
@@ -79,27 +79,6 @@ def test_weights_of_four_bits(tmp_path):
     y = T(type="INT8", name="y", scale=0.05, zero_point=-3)
     source = saved(tmp_path, model(G([x], [y], [Op("FULLY_CONNECTED", [x, w, bias], [y], "FullyConnectedOptions", version=7)])))
     agree(source, {"x": stored}, steps=1)
-
-
-@pytest.mark.parametrize("kind", [1, 2])
-def test_mediapipes_transposed_convolution(tmp_path, kind):
-    """The interpreter does not have it: compared with TRANSPOSE_CONV and a bias."""
-    rng = np.random.default_rng(2)
-    weights, bias = rng.normal(size=(3, 3, 3, 2)).astype(np.float32), rng.normal(size=3).astype(np.float32)
-    values = rng.normal(size=(1, 4, 5, 2)).astype(np.float32)
-    sizes = [1, 8, 10, 3] if kind == 1 else [1, 9, 11, 3]
-    options = b"".join(int(v).to_bytes(4, "little") for v in (kind, 2, 2))
-    results = []
-    for custom in (True, False):
-        x, w, b, y = T(values, name="x"), T(weights, constant=True), T(bias, constant=True), T(type="FLOAT32", name="y")
-        if custom:
-            made = Op("Convolution2DTransposeBias", [x, w, b], [y], custom_options=options)
-        else:
-            attributes = {"padding": "SAME" if kind == 1 else "VALID", "stride_w": 2, "stride_h": 2}
-            shape = T(np.array(sizes, np.int32), constant=True)
-            made = Op("TRANSPOSE_CONV", [shape, w, x, b], [y], "TransposeConvOptions", attributes, version=3)
-        results.append(run(hub_of(saved(tmp_path, model(G([x], [y], [made])))), {"x": values})[0])
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-5)
 
 
 def test_operators_that_move_values_move_integers(tmp_path):

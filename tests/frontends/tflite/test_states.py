@@ -121,3 +121,15 @@ def test_other_variables_are_refused_by_name(tmp_path, kind):
         hub_of(saved(tmp_path, model(*graphs)))
     reasons = {p.op: p.reason for p in raised.value.problems}
     assert "that a branch or loop uses, or that has no value at first" in reasons["VAR_HANDLE"]
+
+
+def test_operators_on_variables_without_their_inputs_are_refused(tmp_path):
+    x, y = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y")
+    handle = T(type="RESOURCE", shape=())
+    named = {"container": "", "shared_name": "state"}
+    for broken in (Op("READ_VARIABLE", [], [y]), Op("ASSIGN_VARIABLE", [handle], []), Op("VAR_HANDLE", [], [])):
+        ops = [
+            Op("VAR_HANDLE", [], [handle], "VarHandleOptions", named), broken, Op("ABS", [x], [y])
+        ]  # fmt: skip
+        with pytest.raises(ConversionError, match="VAR_HANDLE"):
+            hub_of(saved(tmp_path, model(G([x], [y], ops))))

@@ -20,7 +20,7 @@ from onnxbridge.formats.tflite.schema import names, schema, snake_case
 from onnxbridge.hub.io.mapped_tensors import MAX_RANK
 from onnxbridge.hub.io.safe_files import checked_path, map_file, open_file, quoted
 
-_DAMAGED = (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError, KeyError, AssertionError)
+DAMAGED = (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError, KeyError, AssertionError)
 _MAX_BYTES = 1 << 62
 _MAX_TEXT = 1 << 16
 Item = TypeVar("Item")
@@ -53,7 +53,7 @@ def parse(content: Any, path: str) -> Model:
         raise UnsafeFileError(f"{path}: is not a TensorFlow Lite model; get the file again.")
     try:
         return _Reader(content, path).model()
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise UnsafeFileError(f"{path}: is damaged ({type(error).__name__}: {error}); get the file again.") from error
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxbridge import frameworks
-from onnxbridge.errors import UsageError, VerificationError, first_line
+from onnxbridge.errors import MissingFrameworkError, UsageError, VerificationError, first_line
 from onnxbridge.formats.tflite.model import Model, Signature, Tensor
 from onnxbridge.formats.tflite.schema import PACKAGE
-from onnxbridge.frontends.tflite import states
+from onnxbridge.frontends.tflite import interpreted_file, states
 from onnxbridge.hub.ir import strings
 from onnxbridge.plugin_protocols import Arrays, Run
 
@@ -72,7 +72,11 @@ def _dequantized(value: Any, q: Any) -> np.ndarray[Any, Any]:
 
 
 def _interpreter(path: str | os.PathLike[str], found: states.Stateless, **options: Any) -> Any:
-    """A reference that computes without delegates, whose rounding depends on the processor."""
+    """A reference that computes without delegates, whose rounding depends on the processor.
+
+    Raises:
+        MissingFrameworkError: for custom operators without a kernel.
+    """
     if importlib.util.find_spec(PACKAGE) is not None:
         from ai_edge_litert import interpreter as module
     else:
@@ -80,13 +84,25 @@ def _interpreter(path: str | os.PathLike[str], found: states.Stateless, **option
 
     try:
         with frameworks.quiet():
-            content = states.file_of(found, Path(path).read_bytes()) if found.is_changed else None
-            return module.Interpreter(
+            content = interpreted_file.content(found)
+            made = module.Interpreter(
                 None if content else os.fspath(path), content, num_threads=1,
                 experimental_op_resolver_type=module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, **options,
             )  # fmt: skip
+            if any(o.is_custom for graph in found.model.graphs for o in graph.operators):
+                _check_kernels(made)
+            return made
     except (ValueError, RuntimeError) as error:
         raise VerificationError(f"TensorFlow Lite cannot load the model: {first_line(error)}") from error
+
+
+def _check_kernels(interpreter: Any) -> None:
+    try:
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        if found := re.search(r"unresolved custom op: ([\w.]+)", str(error)):
+            name = found[1].rstrip(".")
+            raise MissingFrameworkError(f"its interpreter has no kernel for the custom operator {name}") from error
 
 
 def _run(interpreter: Any, model: Model, signature: Signature, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:

@@ -6,13 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import onnx_ir as ir
 
 from onnxbridge.formats.tflite import constants, read_model
 from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
-from onnxbridge.formats.tflite.schema import schema
 from onnxbridge.frontends.tflite.signatures import signature_of
 from onnxbridge.hub.ir import states
 from onnxbridge.hub.ir.unique_name import unique_name
@@ -82,36 +80,6 @@ def stateless(model: Model, signature: Signature) -> Stateless:
     )
 
 
-def file_of(stateless: Stateless, content: bytes) -> bytes:
-    """The file of a model with variables, without them."""
-    import flatbuffers  # type: ignore[import-untyped]  # it has no annotations
-
-    file = schema().ModelT.InitFromPackedBuf(content, 0)
-    index, signature = stateless.signature.graph, stateless.signature
-    graph, own = file.subgraphs[index], stateless.model.graphs[index]
-    for tensor, (g, i) in stateless.constants.items():
-        graph.tensors[tensor].buffer = file.subgraphs[g].tensors[i].buffer
-    graph.operators = [graph.operators[position] for position in stateless.kept]
-    for written, operator in zip(graph.operators, own.operators, strict=True):
-        written.inputs = list(operator.inputs)
-    graph.inputs, graph.outputs = list(own.inputs), list(own.outputs)
-    for described in file.signatureDefs or ():
-        if described.signatureKey == signature.key.encode():
-            described.inputs = _named(signature.inputs)
-            described.outputs = _named(signature.outputs)
-    builder = flatbuffers.Builder(len(content))
-    builder.Finish(file.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
-
-
-def _named(ends: Any) -> list[Any]:
-    made = []
-    for name, index in ends:
-        made.append(schema().TensorMapT())
-        made[-1].name, made[-1].tensorIndex = name, index
-    return made
-
-
 Key = tuple[str, str]
 
 
@@ -138,6 +106,8 @@ class _Variables:
                 self._read_initial(operator)
                 if self._only_variables(operator):
                     continue
+            if not _is_complete(operator):
+                return False
             if operator.name == "VAR_HANDLE":
                 handles[operator.outputs[0]] = _key(operator)
             elif operator.name in OPERATORS and inputs[0] not in handles:
@@ -167,7 +137,7 @@ class _Variables:
     def _read_initial(self, operator: Operator) -> None:
         graph, handles = self._initializer(operator), {}
         at = operator.options.get("init_subgraph_index", 0)
-        for o in graph.operators:
+        for o in (o for o in graph.operators if _is_complete(o)):
             if o.name == "VAR_HANDLE":
                 handles[o.outputs[0]] = _key(o)
             elif o.name == "ASSIGN_VARIABLE" and o.inputs[0] in handles and graph.tensors[o.inputs[1]].data is not None:
@@ -176,6 +146,13 @@ class _Variables:
     def _initializer(self, operator: Operator) -> Graph:
         index = operator.options.get("init_subgraph_index", 0)
         return self._model.graphs[index] if 0 <= index < len(self._model.graphs) else Graph("", (), (), (), ())
+
+
+def _is_complete(operator: Operator) -> bool:
+    """Whether an operator on a variable has its inputs and outputs; True for other operators."""
+    inputs, outputs = {"VAR_HANDLE": (0, 1), "READ_VARIABLE": (1, 1), "ASSIGN_VARIABLE": (2, 0)}.get(operator.name, (0, 0))
+    own = (*operator.inputs[:inputs], *operator.outputs[:outputs])
+    return len(own) == inputs + outputs and min(own, default=0) >= 0
 
 
 def _key(operator: Operator) -> Key:

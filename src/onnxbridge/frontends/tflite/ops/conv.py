@@ -77,20 +77,3 @@ def conv_3d_transpose(
         dilations=(1, dilation_d_factor, dilation_h_factor, dilation_w_factor, 1),
     )  # fmt: skip
     return y if bias is None else op.Add(y, bias)
-
-
-@rule("Convolution2DTransposeBias")
-def convolution_2d_transpose_bias(op, input, weights, bias, *, custom_options):
-    """MediaPipe's transposed convolution. Its options are C's TfLiteTransposeConvParams: padding, stride_width, stride_height."""
-    kind, stride_w, stride_h = (int.from_bytes(custom_options[i : i + 4], "little") for i in (0, 4, 8))
-    if kind not in (1, 2) or len(custom_options) < 12:
-        raise Unsupported(f"the padding {kind}")
-    height, width = static_shape(input, [1, 2])
-    out, kernel_h, kernel_w, _ = static_shape(weights)
-    sizes = [
-        s * step if kind == 1 else (s - 1) * step + k
-        for s, step, k in ((height, stride_h, kernel_h), (width, stride_w, kernel_w))
-    ]
-    shape = op.dims([op.size(input, 0), *sizes, out])
-    padding = "SAME" if kind == 1 else "VALID"
-    return transpose_conv(op, shape, weights, input, bias, padding=padding, stride_w=stride_w, stride_h=stride_h)

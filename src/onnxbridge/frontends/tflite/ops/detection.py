@@ -4,25 +4,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tflite.custom_options import options_of
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.hub.ir.values import static_shape
 
 D = ir.DataType
 _F = np.float32
 _MOST_CATEGORIES = 1000
-
-
-def _options(content):
-    """The operator's options, which are a map in FlexBuffers."""
-    from flatbuffers import flexbuffers
-
-    try:
-        found = flexbuffers.Loads(content)
-    except Exception as error:
-        raise Unsupported(f"options that are damaged ({type(error).__name__})", "get the file again") from error
-    if not isinstance(found, dict):
-        raise Unsupported("options that are no map", "get the file again")
-    return found
 
 
 def _decoded(op, encodings, anchors, options):
@@ -45,7 +33,7 @@ def _filled(op, rows, count):
 @rule("TFLite_Detection_PostProcess", limits="one image at a time")
 def detection_postprocess(op, box_encodings, class_predictions, anchors, *, custom_options):
     """Boxes [1, n, 4], classes [1, n], scores [1, n] and the number of detections [1]; zeros stand after the last one."""
-    options = _options(custom_options)
+    options = options_of(custom_options)
     classes, most = int(options["num_classes"]), int(options["max_detections"])
     if box_encodings.shape[0] != 1:
         raise Unsupported("detections in several images")

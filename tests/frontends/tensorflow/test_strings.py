@@ -12,7 +12,7 @@ from onnxbridge import plugins
 from onnxbridge.errors import ConversionError
 from onnxbridge.frontends.tensorflow import frontend
 from onnxbridge.hub.ir.schemas import array_of
-from tests.frontends.tensorflow.compare import hub_of, run
+from tests.frontends.tensorflow.compare import agree, hub_of, run
 
 WORDS = np.array(["yes", "no", "Grüße", "", "b'yes'"], dtype=object)
 
@@ -108,3 +108,37 @@ def test_operators_without_a_rule_say_why():
     with pytest.raises(ConversionError, match="StringToHashBucketFast x1: ONNX has no such hash of strings") as error:
         frontend.to_hub(hashed, (tf.TensorSpec([3], tf.string),))
     assert "hint: use a table of words" in str(error.value)
+
+
+@tf.function(input_signature=[_spec(None)])
+def _array_of_words(words):
+    found = tf.TensorArray(tf.string, size=0, dynamic_size=True)
+    for i in tf.range(tf.shape(words)[0]):
+        found = found.write(i, words[i] + "?")
+    return found.stack()
+
+
+@tf.function(input_signature=[_spec(None)])
+def _sum_of_words(words):
+    found = tf.constant("")
+    for i in tf.range(tf.shape(words)[0]):
+        found = found + words[i]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: tf.map_fn(lambda s: tf.strings.join([s, "!"]), x), (None,)),
+        (lambda x: tf.map_fn(tf.strings.lower, x), (None, 2)),
+        (lambda x: tf.map_fn(lambda s: s + s[::-1], x), (2, 2)),
+        (lambda x: tf.scan(lambda a, s: tf.strings.join([a, s]), x), (None,)),
+        (_array_of_words, None),
+        (_sum_of_words, None),
+    ],
+)
+def test_lists_and_loops_of_strings(function, shape):
+    made = function if shape is None else tf.function(function, input_signature=[_spec(*shape)])
+    words = np.array(["A", "bC", "", "d"], object)
+    name = hub_of(made).graph.inputs[0].name
+    agree(made, feeds={name: words if shape in (None, (None,)) else words.reshape(2, 2)})

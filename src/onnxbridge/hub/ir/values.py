@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
@@ -35,6 +36,11 @@ def like(op: Any, x: Any, other: Any) -> Any:
 
 def is_integer(x: Any) -> bool:
     return x.dtype in INTEGERS
+
+
+def zero(dtype: ir.DataType) -> np.ndarray[Any, Any]:
+    """What elements without a value hold: 0, or the empty string."""
+    return np.array("", object) if dtype == ir.DataType.STRING else np.zeros((), dtype.numpy())
 
 
 def rank(x: Any) -> int:

@@ -41,11 +41,16 @@ for _name, _onnx in {
 }.items():  # fmt: skip
     _unary(_name, _onnx)
 for _name, _onnx in {
-    "Add": "Add", "AddV2": "Add", "Sub": "Sub", "Mul": "Mul", "RealDiv": "Div",
+    "AddV2": "Add", "Sub": "Sub", "Mul": "Mul", "RealDiv": "Div",
     "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less", "LessEqual": "LessOrEqual", "Equal": "Equal",
     "LogicalAnd": "And", "LogicalOr": "Or", "BitwiseAnd": "BitwiseAnd", "BitwiseOr": "BitwiseOr", "BitwiseXor": "BitwiseXor",
 }.items():  # fmt: skip
     _binary(_name, _onnx)
+
+
+@rule("Add")
+def add(op, x, y):
+    return op.StringConcat(x, y) if x.dtype == D.STRING else op.Add(x, y)
 
 
 @rule("Round")

@@ -11,7 +11,7 @@ from onnxbridge.frontends.tensorflow.wider_dtypes import where as selected
 from onnxbridge.hub.decompositions.standard.dynamic_axis import along
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.fold import known_elements
-from onnxbridge.hub.ir.values import cast, rank
+from onnxbridge.hub.ir.values import cast, rank, zero
 
 
 @rule("Gather")
@@ -66,7 +66,7 @@ def resource_gather_nd(op, resource, indices, *, dtype):
 
 @rule("ScatterNd")
 def scatter_nd(op, indices, updates, shape):
-    zeros = op.Expand(np.zeros((), updates.dtype.numpy()), int64(op, shape))
+    zeros = op.Expand(zero(updates.dtype), int64(op, shape))
     return scatter(op, zeros, indices, updates, "add")
 
 

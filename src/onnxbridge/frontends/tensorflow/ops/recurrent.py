@@ -7,6 +7,7 @@ from onnxbridge.frontends.tensorflow import sizes
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import MOST
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
+from onnxbridge.hub.ir.values import zero
 from onnxbridge.rules import Outputs
 
 _V1 = (0, 2, 1, 3)
@@ -70,11 +71,7 @@ def _lstm(op, seq_len_max, x, cs_prev, h_prev, w, peepholes, b, forget_bias, cel
     if isinstance(count, int) and isinstance(steps, int) and count >= steps:
         return tuple(results)
     inside = op.Reshape(op.Less(arange(op, steps), count), [-1, 1, 1])
-    return tuple(op.Where(inside, r, _zero(r)) if used else None for used, r in zip(outputs, results, strict=True))
-
-
-def _zero(x):
-    return np.zeros((), x.dtype.numpy())
+    return tuple(op.Where(inside, r, zero(r.dtype)) if used else None for used, r in zip(outputs, results, strict=True))
 
 
 @rule("BlockLSTM")

@@ -9,9 +9,10 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.ops import rule
+from onnxbridge.frontends.tensorflow.ops.indexing import gather
 from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import rank, zero
 from onnxbridge.rules import Ints
 
 INT64 = ir.DataType.INT64
@@ -31,7 +32,7 @@ def _scalar(op, x):
 
 
 def _zeros(op, count, element, dtype):
-    return op.Expand(np.zeros((), dtype.numpy()), op.Concat(_scalar(op, count), np.array(element, np.int64), axis=0))
+    return op.Expand(zero(dtype), op.Concat(_scalar(op, count), np.array(element, np.int64), axis=0))
 
 
 def _fitted(op, items, item):
@@ -42,7 +43,7 @@ def _fitted(op, items, item):
     empty = op.Equal(op.Size(items), np.array(0, np.int64))
     shape = op.Concat(op.Shape(items, start=0, end=1), element, axis=0)
     return op.If(
-        empty, then_branch=lambda: op.Expand(np.zeros((), items.dtype.numpy()), shape), else_branch=lambda: op.Identity(items)
+        empty, then_branch=lambda: op.Expand(zero(items.dtype), shape), else_branch=lambda: op.Identity(items)
     )
 
 
@@ -55,7 +56,7 @@ def is_rows(items):
 def tensor_list_reserve(op, element_shape=None, num_elements=None, *, element_dtype, shape_type=None):
     """Without an element shape, the list gets rows of a ragged tensor."""
     if element_shape is None:
-        empty = op.Expand(np.zeros((), element_dtype.numpy()), _scalar(op, num_elements))
+        empty = op.Expand(zero(element_dtype), _scalar(op, num_elements))
         return op.SplitToSequence(empty, np.array(1, np.int64))
     return _zeros(op, num_elements, _element(op, element_shape), element_dtype)
 
@@ -79,12 +80,12 @@ def tensor_list_stack(op, input_handle, element_shape, *, element_dtype=None, nu
 def tensor_list_get_item(op, input_handle, index, element_shape, *, element_dtype=None):
     if is_rows(input_handle):
         return op.SequenceAt(input_handle, index)
-    return op.Gather(input_handle, index, axis=0)
+    return gather(op, input_handle, index)
 
 
 @rule("TensorListGather")
 def tensor_list_gather(op, input_handle, indices, element_shape, *, element_dtype):
-    return op.Gather(input_handle, indices, axis=0)
+    return gather(op, input_handle, indices)
 
 
 @rule("TensorListSetItem")
@@ -95,7 +96,7 @@ def tensor_list_set_item(op, input_handle, index, item, *, resize_if_index_out_o
     at = _scalar(op, index)
     if resize_if_index_out_of_bounds:
         added = op.Max(op.Sub(op.Add(at, 1), op.Shape(items, start=0, end=1)), np.array([0], np.int64))
-        items = op.Concat(items, op.Expand(np.zeros((), item.dtype.numpy()), op.Concat(added, op.Shape(item), axis=0)), axis=0)
+        items = op.Concat(items, op.Expand(zero(item.dtype), op.Concat(added, op.Shape(item), axis=0)), axis=0)
     return op.ScatterND(items, op.Reshape(at, [1, 1]), op.Unsqueeze(item, [0]))
 
 
@@ -106,7 +107,7 @@ def tensor_list_push_back(op, input_handle, tensor):
 
 @rule("TensorListPopBack")
 def tensor_list_pop_back(op, input_handle, element_shape, *, element_dtype):
-    last = op.Gather(input_handle, np.array(-1), axis=0)
+    last = gather(op, input_handle, op.constant(np.array(-1)))
     return op.Slice(input_handle, [0], [-1], [0]), last
 
 
@@ -123,7 +124,7 @@ def tensor_list_scatter_v2(op, tensor, indices, element_shape, num_elements):
     known = fold.known_sizes(num_elements)
     count = op.Add(op.ReduceMax(int64(op, indices), keepdims=0), 1) if known is None or known[0] < 0 else num_elements
     shape = op.Concat(_scalar(op, count), op.Shape(tensor, start=1), axis=0)
-    zeros = op.Expand(np.zeros((), tensor.dtype.numpy()), shape)
+    zeros = op.Expand(zero(tensor.dtype), shape)
     return op.ScatterND(zeros, op.Unsqueeze(int64(op, indices), [1]), tensor)
 
 
@@ -151,7 +152,7 @@ def tensor_list_resize(op, input_handle, size):
     new_count = _scalar(op, size)
     added = op.Max(op.Sub(new_count, op.Shape(input_handle, start=0, end=1)), np.array([0], np.int64))
     shape = op.Concat(added, op.Shape(input_handle, start=1), axis=0)
-    grown = op.Concat(input_handle, op.Expand(np.zeros((), input_handle.dtype.numpy()), shape), axis=0)
+    grown = op.Concat(input_handle, op.Expand(zero(input_handle.dtype), shape), axis=0)
     return op.Slice(grown, [0], new_count, [0])
 
 
@@ -171,7 +172,7 @@ def tensor_array_v3(
 
 @rule("TensorArrayReadV3")
 def tensor_array_read_v3(op, handle, index, flow_in, *, dtype):
-    return op.Gather(flow_in, index, axis=0)
+    return gather(op, flow_in, index)
 
 
 @rule("TensorArrayWriteV3")
@@ -181,17 +182,17 @@ def tensor_array_write_v3(op, handle, index, value, flow_in, *, dynamic_size):
 
 @rule("TensorArrayGatherV3")
 def tensor_array_gather_v3(op, handle, indices, flow_in, *, dtype, element_shape=None):
-    return op.Gather(flow_in, indices, axis=0)
+    return gather(op, flow_in, indices)
 
 
 @rule("TensorArrayScatterV3")
 def tensor_array_scatter_v3(op, handle, indices, value, flow_in, *, dynamic_size):
     indices = op.Unsqueeze(int64(op, indices), [1])
-    items = _fitted(op, flow_in, op.Gather(value, np.array(0), axis=0))
+    items = _fitted(op, flow_in, gather(op, value, op.constant(np.array(0))))
     if dynamic_size:
         added = op.Sub(op.Add(op.ReduceMax(indices, [0], keepdims=0), 1), op.Shape(items, start=0, end=1))
         shape = op.Concat(op.Max(added, np.array([0], np.int64)), op.Shape(value, start=1), axis=0)
-        items = op.Concat(items, op.Expand(np.zeros((), value.dtype.numpy()), shape), axis=0)
+        items = op.Concat(items, op.Expand(zero(value.dtype), shape), axis=0)
     return op.ScatterND(items, indices, value)
 
 

@@ -8,7 +8,7 @@ from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import elements, int64, known_ints, length, set_rank, subtract
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir import fold
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import rank, zero
 from onnxbridge.rules import Int
 
 INT64 = ir.DataType.INT64
@@ -169,7 +169,7 @@ def ones_like(op, x):
 @rule("Empty")
 def empty(op, shape, *, dtype, init=False):
     """Zeros: without `init`, TensorFlow leaves the elements open."""
-    return op.Expand(np.zeros((), dtype.numpy()), int64(op, shape))
+    return op.Expand(zero(dtype), int64(op, shape))
 
 
 @rule("UnravelIndex")

@@ -7,18 +7,14 @@ from onnxbridge.frontends.tensorflow import indices
 from onnxbridge.frontends.tensorflow.indices import vector64
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import MOST, int64
-from onnxbridge.hub.ir.values import rank
+from onnxbridge.hub.ir.values import rank, zero
 
 D = ir.DataType
 
 
-def _zero(x):
-    return np.array("", object) if x.dtype == D.STRING else np.zeros((), x.dtype.numpy())
-
-
 def dense(op, at, values, shape, default=None):
     """The dense tensor."""
-    default = _zero(values) if default is None else default
+    default = zero(values.dtype) if default is None else default
     return op.ScatterND(op.Expand(default, vector64(op, shape)), at, values)
 
 
@@ -73,7 +69,7 @@ def sparse_tensor_dense_mat_mul(op, a_indices, a_values, a_shape, b, *, adjoint_
     row, column = (op.Gather(int64(op, a_indices), np.int64(int(i)), axis=1) for i in (adjoint_a, not adjoint_a))
     number = op.Slice(a_shape, [int(adjoint_a)], [int(adjoint_a) + 1], [0])
     scaled = op.Mul(op.Gather(b, column, axis=0), op.Unsqueeze(a_values, [1]))
-    zeros = op.Expand(_zero(b), op.Concat(number, op.Shape(b, start=1), axis=0))
+    zeros = op.Expand(zero(b.dtype), op.Concat(number, op.Shape(b, start=1), axis=0))
     return op.ScatterND(zeros, op.Unsqueeze(row, [1]), scaled, reduction="add")
 
 

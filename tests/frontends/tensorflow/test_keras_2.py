@@ -7,6 +7,7 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
+import tensorflow as tf
 
 import onnxbridge
 from onnxbridge.errors import UnsafeFileError
@@ -55,6 +56,20 @@ def test_subclassed_model():
     net, x = Net(), np.ones((2, 5), np.float32)
     net(x)
     assert onnxbridge.convert(net, "onnx", inputs=(x,)).report.passed
+
+
+def test_inputs_that_a_subclass_declares_by_name():
+    class Net(keras_2.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(3)
+            self.inputs = {"ids": keras_2.Input((4,), name="ids"), "weights": keras_2.Input((4,), name="weights")}
+
+        def call(self, inputs):
+            return self.dense(inputs["ids"]) * tf.reduce_sum(inputs["weights"])
+
+    result = onnxbridge.convert(Net())
+    assert result.report.passed and [i.name for i in result.model.graph.input] == ["ids", "weights"]
 
 
 def test_masked_recurrent_layer():

@@ -71,6 +71,12 @@ def test_integers_stay_within_what_they_index():
     assert set(mask.tolist()) == {0, 1}
 
 
+def test_masks_leave_something_in_every_row():
+    """Attention to masked positions only would be decided by rounding."""
+    for sample in samples_for(graph_of((ir.DataType.INT64, [40, 2])), 2):
+        assert sample["x0"].any(axis=-1).all() and not sample["x0"].all()
+
+
 def test_a_batch_of_one_stays_one():
     graph = graph_of((ir.DataType.FLOAT, ["N", "H"]))
     assert [s["x0"].shape for s in samples_for(graph, 2, least=32, batch=1)] == [(1, 32), (1, 64)]

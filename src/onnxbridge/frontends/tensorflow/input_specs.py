@@ -133,3 +133,8 @@ def labelled(specs: Mapping[str, Spec], batched: bool) -> list[list[Size] | None
         first = "N" if batched or len(specs) == 1 else f"{name}_0"
         shapes.append([(first if i == 0 else f"{name}_{i}") if s is None else s for i, s in enumerate(spec.shape)])
     return shapes
+
+
+def as_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
+    """Specs in the form of `inputs`, with the names of sizes."""
+    return {n: (s.shape, s.dtype) for n, s in found.items()}

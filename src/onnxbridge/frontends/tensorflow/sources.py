@@ -136,9 +136,11 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
             raise UsageError(
                 f"Keras runs on {keras.backend.backend()} here; set KERAS_BACKEND=tensorflow, or save the model and pass the file"
             )
-    symbolic = list(getattr(model, "inputs", None) or [])
+    own: Any = getattr(model, "inputs", None) or []
+    by_name = list(own) if isinstance(own, Mapping) else None
+    symbolic = list(own.values() if by_name else own)
     if symbolic:
-        names = _unique(_input_names(model, symbolic))
+        names = by_name or _unique(_input_names(model, symbolic))
         declared = {n: input_specs.spec_of(t) for n, t in zip(names, symbolic, strict=True)}
         found = input_specs.merged(declared, inputs, dynamic)
     else:
@@ -148,7 +150,8 @@ def _keras(model: Any, inputs: Any, dynamic: Any) -> Traced:
 
     def call(*tensors: Any) -> list[Any]:
         if symbolic:
-            result = model(_packed(tensors, getattr(model, "_inputs_struct", None)), **options)
+            structure = getattr(model, "_inputs_struct", None)
+            result = model(dict(zip(found, tensors, strict=True)) if by_name else _packed(tensors, structure), **options)
         else:
             args, named = _arguments(model, dict(zip(found, tensors, strict=True)), isinstance(inputs, Mapping))
             result = model(*args, **named, **options)
@@ -373,12 +376,7 @@ def _function(function: Any, inputs: Any, dynamic: Any) -> Traced:
         names = _positional(function, len(items))
         found = input_specs.merged(dict(zip(names, items, strict=True)), None, dynamic)
         concrete = function.get_concrete_function(*(s.tensor_spec(n) for n, s in found.items()))
-    return _concrete(concrete, as_inputs(found), None)
-
-
-def as_inputs(found: Mapping[str, Spec]) -> dict[str, tuple[Any, Any]]:
-    """Specs in the form of `inputs`, with the names of sizes."""
-    return {n: (s.shape, s.dtype) for n, s in found.items()}
+    return _concrete(concrete, input_specs.as_inputs(found), None)
 
 
 def _positional(function: Any, count: int) -> list[str]:

@@ -160,3 +160,18 @@ def test_incompatible_sizes_for_a_saved_model_are_a_usage_error(tmp_path):
     tf.saved_model.save(module, str(tmp_path / "net"), signatures=module.f)
     with pytest.raises(UsageError, match="cannot take these inputs: .*Cannot reshape a tensor with 4 elements"):
         onnxbridge.convert(tmp_path / "net", to="onnx", inputs=[((2, 2), "float32")])
+
+
+def test_a_fusion_that_tensorflow_makes_and_cannot_run():
+    """TensorFlow 2.21 on a CPU fuses convolution, normalization and Mish, and has no kernel for that."""
+    kernel = tf.constant(np.random.default_rng(0).normal(size=(3, 3, 8, 8)).astype(np.float32))
+    norm = [tf.ones([8]) * value for value in (0.5, 0.25, 0.1, 2.0)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 8], tf.float32, name="x")])
+    def block(x):
+        y = tf.nn.conv2d(x, kernel, 1, "SAME")
+        y = tf.compat.v1.nn.fused_batch_norm(y, *norm, is_training=False)[0]
+        return y * tf.math.tanh(tf.math.softplus(y))
+
+    assert onnxbridge.convert(block).report.passed
+    assert tf.config.optimizer.get_experimental_options().get("remapping", True)

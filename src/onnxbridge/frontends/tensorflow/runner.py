@@ -80,9 +80,24 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     if missing:
         raise UsageError(f"the inputs are {', '.join(names)}; {', '.join(missing)} is missing")
     with _variables_at(found.states, feeds):
-        results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
+        results = _called(found, [_tensor(feeds[name], t.dtype) for name, t in found.inputs])
         last = {next_name(s.name): _array(_read(s)) for s in found.states}
     return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)} | last
+
+
+def _called(found: Traced, inputs: list[Any]) -> list[Any]:
+    try:
+        return found.call(inputs)
+    except tf.errors.UnimplementedError as error:
+        if "Fusion is not implemented" not in str(error):
+            raise
+    # TensorFlow's optimizer fuses operators for which its CPU kernels have no fusion (convolution, normalization and Mish)
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+    try:
+        return found.call(inputs)
+    finally:
+        tf.config.optimizer.set_experimental_options({"remapping": before.get("remapping", True)})
 
 
 @contextmanager

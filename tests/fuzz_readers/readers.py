@@ -218,7 +218,40 @@ def tflite_seeds(folder: Path) -> list[Path]:
     path = saved_model_seeds(folder)[0]
     (folder / "net.tflite").write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(path)).convert())
     (folder / "loop.tflite").write_bytes(_tflite_loop_with_a_table())
-    return [folder / "net.tflite", folder / "loop.tflite"]
+    (folder / "state.tflite").write_bytes(_tflite_state())
+    return [folder / f"{name}.tflite" for name in ("net", "loop", "state")]
+
+
+def read_tflite(path: Path) -> None:
+    """Make the file that the interpreter would run, and read it."""
+    from onnxbridge.errors import OnnxbridgeError
+    from onnxbridge.frontends.tflite import interpreted_file, states
+
+    try:
+        interpreted_file.content(states.read(path, None))
+    except OnnxbridgeError as error:
+        if error.exit_code == OnnxbridgeError.exit_code:
+            raise
+    read_with("tflite")(path)
+
+
+def _tflite_state() -> bytes:
+    """Variables that keep their values between runs."""
+    import tensorflow as tf
+
+    class Sum(tf.Module):
+        def __init__(self) -> None:
+            self.total, self.weight = tf.Variable(tf.zeros([2, 8])), tf.Variable(tf.ones([8]))
+
+        @tf.function(input_signature=[tf.TensorSpec([2, 8], name="x")])
+        def __call__(self, x: Any) -> Any:
+            self.total.assign_add(x)
+            return self.total * self.weight
+
+    module = Sum()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([module.__call__.get_concrete_function()], module)
+    converter.experimental_enable_resource_variables = True
+    return bytes(converter.convert())
 
 
 def _tflite_loop_with_a_table() -> bytes:
@@ -291,7 +324,7 @@ READERS = {
     "hdf5": Reader(hdf5_seeds, load_tensorflow),
     "saved-model": Reader(saved_model_seeds, load_tensorflow, part="saved_model.pb"),
     "graphdef": Reader(graphdef_seeds, read_with("tensorflow")),
-    "tflite": Reader(tflite_seeds, read_with("tflite")),
+    "tflite": Reader(tflite_seeds, read_tflite),
     "coreml": Reader(coreml_seeds, read_with("coreml"), part="*.mlmodel"),
     "coreml-weights": Reader(coreml_seeds, read_with("coreml"), part="weight.bin"),
     "samples": Reader(samples_seeds, load_samples),

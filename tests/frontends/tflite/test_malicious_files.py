@@ -116,3 +116,10 @@ def test_a_subgraph_that_contains_itself(tmp_path):
     source = saved(tmp_path, model(G([condition, x], [y], [made]), G([a], [b], [inner])))
     with pytest.raises(OnnxbridgeError):
         frontend.to_hub(source)
+
+
+@pytest.mark.parametrize("name", ["CAST", "BITCAST"])
+def test_an_operator_without_results_is_refused(tmp_path, name):
+    x, y = T(X, name="x"), T(type="FLOAT32", name="y")
+    with pytest.raises(ConversionError, match=name):
+        frontend.to_hub(saved(tmp_path, model(G([x], [y], [Op("ABS", [x], [y]), Op(name, [x], [])]))))

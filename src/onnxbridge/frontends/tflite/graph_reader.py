@@ -164,10 +164,11 @@ class _Reader:
                 attrs[name] = hub_dtype(value)
             elif name not in IRRELEVANT:
                 attrs[name] = value
-        if operator.name == "CAST" and outputs[0] is not None:  # files may omit its options: the type is that of its output
-            attrs.setdefault("out_data_type", hub_dtype(graph.tensors[operator.outputs[0]].type))
-        if operator.name == "BITCAST" and outputs[0] is not None:
-            attrs["type"] = hub_dtype(graph.tensors[operator.outputs[0]].type)
+        result = hub_dtype(graph.tensors[operator.outputs[0]].type) if outputs and outputs[0] is not None else None
+        if operator.name == "CAST":  # files may omit its options: the type is that of its output
+            attrs.setdefault("out_data_type", result)
+        if operator.name == "BITCAST":
+            attrs["type"] = result
         if operator.name == "CALL_ONCE":
             attrs["initializes"] = {o.name for o in self._graph(operator.options.get("init_subgraph_index", 0)).operators}
         if operator.name == "HASHTABLE":

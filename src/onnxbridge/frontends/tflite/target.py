@@ -47,7 +47,7 @@ class TFLiteTarget(HubTarget):
         on_integers = rule.kind == "bits" or rule.kind == "move" and self._moves_integers(call, args)
         if on_integers:
             return super().apply(rule, call, stored(self.writer, args), attrs)
-        asymmetric = bool(self._asymmetric) and call.outputs[0] in self._asymmetric
+        asymmetric = bool(call.outputs) and call.outputs[0] in self._asymmetric
         args = quantized_inputs(self.writer, rule, args, attrs, asymmetric)
         return super().apply(rule, call, floats(self.writer, args), attrs)
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from onnxbridge.frontends.tflite.ops import rule
 from tests.frontends.tflite.build import G, Op, T, model
-from tests.frontends.tflite.compare import agree, saved
+from tests.frontends.tflite.compare import agree, kinds, saved
 from tests.frontends.tflite.samples import SAMPLES, Sample
 
 # operators with tests of their own, in this or another file
 TESTED_ELSEWHERE = {
     "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY", "DEQUANTIZE", "HASHTABLE", "HASHTABLE_FIND",
-    "HASHTABLE_SIZE", "IF", "QUANTIZE", "STABLEHLO_COMPOSITE",
-    "TFLite_Detection_PostProcess", "WHILE"
+    "HASHTABLE_SIZE", "IF", "Landmarks2TransformMatrix", "QUANTIZE", "STABLEHLO_COMPOSITE",
+    "TFLite_Detection_PostProcess", "TransformLandmarks", "TransformTensorBilinear", "WHILE"
 }  # fmt: skip
 # operators whose quantized result must have the parameters of the input
 SAME_PARAMETERS = {
@@ -84,3 +85,16 @@ def test_every_rule_has_a_sample():
 def _rule_of(sample: Sample) -> str:
     kinds = [*sample.outputs, *(t.kind for t in sample.inputs if t is not None)]
     return f"complex::{sample.op}" if "COMPLEX64" in kinds else sample.op
+
+
+def test_sizes_of_a_spectrogram_of_a_file_are_known(tmp_path):
+    """tf.signal.frame splits the shape of its input: in a file, this is SHAPE, SPLIT_V and arithmetic on the parts."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 300], tf.float32, name="x")])
+    def spectrogram(x):
+        return tf.abs(tf.signal.stft(x, 64, 16))
+
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([spectrogram.get_concrete_function()])
+    model_of_it = agree(saved(tmp_path, converter.convert()))
+    assert list(model_of_it.graph.outputs[0].shape)[1:] == [15, 33]
+    assert not {"Shape", "Split", "Range"} & set(kinds(model_of_it))

@@ -151,6 +151,11 @@ def known_elements(value: ir.Value | None, depth: int = 32) -> list[int | str | 
         data, indices = of(0), exact(1)
         inside = data is not None and indices is not None and all(-len(data) <= i < len(data) for i in indices)
         return [data[i] for i in indices] if inside and data is not None and indices is not None else None
+    if op == "Split" and len(node.inputs) == 2:
+        data, lengths = of(0), exact(1)
+        if data is not None and lengths is not None:
+            before = sum(lengths[: value.index() or 0])
+            return data[before : before + lengths[value.index() or 0]]
     if op == "Slice" and len(node.inputs) < 5:
         data, start, end = of(0), exact(1), exact(2)
         if data is not None and start is not None and end is not None and len(start) == 1:

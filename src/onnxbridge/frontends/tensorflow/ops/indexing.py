@@ -194,7 +194,7 @@ def strided_slice(
             low = None if begin_mask >> i & 1 else _element(op, begin, i)
             high = None if end_mask >> i & 1 else _element(op, end, i)
             step = steps_of[i]
-            high = _by_direction(op, step, MOST, LEAST) if high is None else high
+            high = _by_direction(op, step, MOST, LEAST) if high is None or _is_whole(input, axis, high, step) else high
             low, high = (_by_direction(op, step, 0, MOST), high) if low is None else _backward(op, input, axis, low, high, step)
             if not (step == 1 and isinstance(low, int) and low == 0 and isinstance(high, int) and high == MOST):
                 starts.append(low)
@@ -229,6 +229,13 @@ def _backward(op, x, axis, low, high, step):
         return (0, size) if low + size < 0 else (low, high)
     outside = op.And(op.Less(op.Add(low, size), 0), op.Less(step, 0))
     return op.Where(outside, 0, low), op.Where(outside, size, high)
+
+
+def _is_whole(x, axis, high, step):
+    """Whether a slice forward ends where the axis does."""
+    size = None if x.shape is None else x.shape[axis]
+    size = size if size is None or isinstance(size, int) else size.value
+    return step == 1 and size is not None and (high == size if isinstance(high, int) else known_elements(high) == [size])
 
 
 def _index_count(*vectors):

@@ -24,6 +24,7 @@ from onnxbridge.hub.passes.recurrent.split_states import split_states
 from onnxbridge.hub.passes.remove_identities import RemoveIdentities
 from onnxbridge.hub.passes.remove_requantization import remove_requantization
 from onnxbridge.hub.passes.remove_unused import RemoveUnused
+from onnxbridge.hub.passes.repeats_as_resize import repeats_as_resize
 from onnxbridge.hub.passes.transposes.decompose_batch_norm import decompose_batch_norm
 from onnxbridge.hub.passes.transposes.merge_transposes import MergeTransposes
 from onnxbridge.hub.passes.transposes.push_transposes import push_transposes
@@ -106,6 +107,7 @@ def clean(model: ir.Model) -> ir.Model:
     forget_formulas(model)
     fuse_conv_bias(model)
     unused(model)
+    repeats_as_resize(model)
     transpose_before_cast(model, names_in(model))
     push_transposes(model)
     decompose_batch_norm(model)

@@ -166,7 +166,7 @@ class GraphReader:
         def body(name: str, label: str) -> Body:
             graph = function(op, name, shapes)
             inner = dict(zip((t.name for t in graph.inputs), inputs_[1:], strict=True))
-            return self.body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/", self.states, changed)
+            return self.body(graph, graph.outputs, (), inner, f"{prefix}{op.name}/{label}/", changed=changed)
 
         if "If" in op.type:
             bodies = {a: body(op.get_attr(a).name, a) for a in ("then_branch", "else_branch")}
@@ -217,9 +217,10 @@ class GraphReader:
         self, graph: Any, outputs: Any, inputs: tuple[Any, ...], bound: dict[str, Any], prefix: str,
         states: Mapping[Any, Any] | None = None, changed: Sequence[Any] = (),
     ) -> Body:  # fmt: skip
-        """The graph as a body. `states` are the values of variables at its start; those of `changed` are results, too."""
+        """The graph as a body. `states` are the values of variables at its start, by default the present ones; those of `changed`
+        are results, too."""
         bound |= {name: Ref((p, name)) for p, name in inputs}
-        before, self.states = self.states, dict(states or {})
+        before, self.states = self.states, dict(self.states if states is None else states)
         calls = list(self.calls(graph, outputs, bound, prefix))
         results = (*(ref(t, bound, prefix) for t in outputs), *(self.states[stored] for stored in changed))
         self.states = before

@@ -36,6 +36,15 @@ def test_repeats(sizes, extended, repeats, shape, found):
     np.testing.assert_array_equal(devices.run(devices.session(cleaned, "cpu"), feed)["y"], expected)
 
 
+def test_a_batch_without_a_name():
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", "M", 3, 5, 4])
+    images = op.Reshape(x, [-1, 3, 5, 4])
+    y = op.Reshape(op.Tile(op.Reshape(images, [-1, 3, 1, 5, 1, 4]), [1, 1, 2, 1, 2, 1]), [-1, 6, 10, 4])
+    model = passes.clean(op.model([x], [op.output(y, "y")]))
+    assert [n.op_type for n in model.graph] == ["Reshape", "Resize"]
+
+
 @pytest.mark.parametrize("scale", [2, 3, 7])
 def test_every_row_is_the_one_that_was_repeated(scale):
     op = Builder()

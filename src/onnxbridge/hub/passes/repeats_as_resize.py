@@ -67,7 +67,9 @@ def _is_scaled(sizes: list[int | ir.SymbolicDim], scales: dict[int, int], result
     if len(sizes) != len(result):
         return False
     expected = [s if scales.get(i, 1) == 1 else s * scales[i] if isinstance(s, int) else None for i, s in enumerate(sizes)]
-    return None not in expected and sum(e != r for e, r in zip(expected, result, strict=True)) <= min(1, _unknown(result))
+    if any(e is None for e in expected):  # a scaled size must be known
+        return False
+    return sum(e != r for e, r in zip(expected, result, strict=True)) <= min(1, _unknown(result))
 
 
 def _unknown(shape: Iterable[int | ir.SymbolicDim]) -> int:

@@ -261,3 +261,23 @@ def test_every_list_rule_is_tested():
         for function in written.values():
             seen |= {op.type for op in all_operators(tf.function(function).get_concrete_function(*specs).graph)}
     assert {o for o in frontend.rules if "TensorList" in o} <= seen
+
+
+@pytest.mark.parametrize("way", ["tile", "stack"])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_upsampling_by_repeats_is_a_resize(way, batch):
+    """Feature pyramids of TensorFlow's detectors write it in these ways."""
+    kernel = tf.constant(np.random.default_rng(0).normal(size=(3, 3, 4, 4)).astype(np.float32))
+
+    @tf.function(input_signature=[spec(batch, 6, 5, 4)])
+    def f(x):
+        y = tf.nn.conv2d(x, kernel, 1, "SAME")
+        rows = tf.shape(y)[0]
+        if way == "tile":
+            y = tf.tile(tf.reshape(y, [rows, 6, 1, 5, 1, 4]), [1, 1, 2, 1, 3, 1])
+        else:
+            y = tf.stack([tf.stack([y] * 3, axis=3)] * 2, axis=2)
+        return tf.nn.conv2d(tf.reshape(y, [rows, 12, 15, 4]), kernel, 1, "SAME")
+
+    found = kinds(agree(f))
+    assert found["Resize"] == 1 and found["Transpose"] == 2 and not {"Tile", "Concat"} & set(found)

@@ -57,6 +57,18 @@ def test_every_row_is_the_one_that_was_repeated(scale):
     assert "Resize" in [n.op_type for n in model.graph] and model.graph.outputs[0].name == "y"
 
 
+def test_axes_that_are_added_one_after_the_other():
+    """As tf.stack writes it."""
+    op = Builder()
+    x = op.input("x", ir.DataType.FLOAT, ["N", 3, 5, 4])
+    wide = op.Tile(op.Unsqueeze(x, [3]), [1, 1, 1, 2, 1])
+    y = op.Reshape(op.Tile(op.Unsqueeze(wide, [2]), [1, 1, 3, 1, 1, 1]), [-1, 9, 10, 4])
+    model = passes.clean(op.model([x], [op.output(y, "y")]))
+    assert [n.op_type for n in model.graph] == ["Resize"]
+    feed = {"x": np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype(np.float32)}
+    np.testing.assert_array_equal(devices.run(devices.session(model, "cpu"), feed)["y"], feed["x"].repeat(3, 1).repeat(2, 2))
+
+
 def test_integers_stay_since_runtimes_do_not_resize_them():
     op = Builder()
     x = op.input("x", ir.DataType.INT64, [1, 3, 5, 4])

@@ -80,6 +80,11 @@ def concat_offset(op, concat_dim, shape):
 
 @rule("Pack")
 def pack(op, values, *, axis=0):
+    first = values[0]
+    if len(values) > 1 and all(v is first for v in values) and first.shape is not None and first.dtype.is_floating_point():
+        repeats = np.ones(rank(first) + 1, np.int64)
+        repeats[axis] = len(values)
+        return op.Tile(op.Unsqueeze(first, [axis]), repeats)
     return op.Concat(*(op.Unsqueeze(v, [axis]) for v in values), axis=axis)
 
 

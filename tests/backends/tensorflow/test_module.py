@@ -88,3 +88,18 @@ def test_control_flow_runs_at_run_time(trip_count, sign):
     hub = countdown()
     feeds = {"x": np.array([1, 2, 3], np.float32) * sign, "trip_count": np.array(trip_count)}
     assert_runs_like_hub(backend, hub, backend.from_hub(hub), feeds)
+
+
+def test_many_layers_of_operators_give_no_warning_of_tracing(monkeypatch):
+    """TensorFlow counts the traces of functions that share their code together."""
+    warnings = []
+    monkeypatch.setattr(tf.get_logger(), "warning", lambda *args, **kwargs: warnings.append(args))
+    op = Builder()
+    x = y = op.input("x", ir.DataType.FLOAT, ["N", 4])
+    for _ in range(9):
+        y = op.Relu(op.CumSum(y, np.array(1), exclusive=1, reverse=1))
+    model = backend.from_hub(op.model([x], [op.output(y, "y")]))
+    assert sum(type(layer).__name__ == "Operators" for layer in model.layers) == 9
+    for rows in (2, 3, 4):
+        model(np.ones((rows, 4), np.float32))
+    assert not warnings

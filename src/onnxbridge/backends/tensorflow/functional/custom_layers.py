@@ -85,7 +85,10 @@ class _Graph:
 
     def traced(self) -> Any:
         """The function for eager calls, where the rules need a graph to write into."""
-        self._traced = self._traced or tf.function(self.run, autograph=False, reduce_retracing=True)
+        if self._traced is None:
+            self._traced = tf.function(self.run, autograph=False, reduce_retracing=True)
+            # TensorFlow warns of many traces of one function, and takes those of all layers for one, since they share their code
+            self._traced._omit_frequent_tracing_warning = True
         return self._traced
 
 

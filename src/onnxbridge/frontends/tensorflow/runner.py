@@ -79,15 +79,8 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     missing = [name for name in names if name not in feeds]
     if missing:
         raise UsageError(f"the inputs are {', '.join(names)}; {', '.join(missing)} is missing")
-    with _variables_at(found.states, feeds):
-        results = _called(found, [_tensor(feeds[name], t.dtype) for name, t in found.inputs])
-        last = {next_name(s.name): _array(_read(s)) for s in found.states}
-    return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)} | last
-
-
-def _called(found: Traced, inputs: list[Any]) -> list[Any]:
     try:
-        return found.call(inputs)
+        return _called(found, feeds)
     except tf.errors.UnimplementedError as error:
         if "Fusion is not implemented" not in str(error):
             raise
@@ -95,9 +88,16 @@ def _called(found: Traced, inputs: list[Any]) -> list[Any]:
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"remapping": False})
     try:
-        return found.call(inputs)
+        return _called(found, feeds)
     finally:
         tf.config.optimizer.set_experimental_options({"remapping": before.get("remapping", True)})
+
+
+def _called(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    with _variables_at(found.states, feeds):
+        results = found.call([_tensor(feeds[name], t.dtype) for name, t in found.inputs])
+        last = {next_name(s.name): _array(_read(s)) for s in found.states}
+    return {name: _array(r) for (name, _), r in zip(found.outputs, results, strict=True)} | last
 
 
 @contextmanager

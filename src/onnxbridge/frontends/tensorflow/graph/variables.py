@@ -23,12 +23,12 @@ WRITES = {
 }  # fmt: skip
 OF_ROWS = frozenset(n for n in WRITES if n.startswith("ResourceScatter") and not n.startswith("ResourceScatterNd"))
 """Writes whose indices are those of rows; those of the operators that compute the next value are lists of coordinates."""
-_NO_VALUES = ("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove")
+_WRITING = ("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove")
 
 
 def is_write(op: Any) -> bool:
     """Whether an operator changes a variable or a table."""
-    return op.type in WRITES or str(op.type).startswith(_NO_VALUES)
+    return op.type in WRITES or str(op.type).startswith(_WRITING)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ def describe(value: ir.Value, initial: np.ndarray[Any, Any] | None) -> None:
 
 def notes(model: ir.Model) -> list[str]:
     """A note for the user on the states among a model's inputs."""
-    outputs = {v.name for v in model.graph.outputs}
-    found = [v for v in model.graph.inputs if (v.doc_string or "").startswith(_STATE) and next_name(str(v.name)) in outputs]
+    found = [v for v in model.graph.inputs if (v.doc_string or "").startswith(_STATE)]
     if not found:
         return []
     others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -151,3 +151,10 @@ def test_damaged_files_are_refused(frozen, tmp_path):
     path.write_bytes(frozen[1].as_graph_def().SerializeToString()[:-7])
     with pytest.raises(UnsafeFileError, match="damaged"):
         onnxbridge.convert(path, "onnx")
+
+
+def test_a_number_that_the_text_format_does_not_have_is_refused(tmp_path):
+    path = tmp_path / "net.pbtxt"
+    path.write_text('node { name: "x" op: "Placeholder" } versions { producer: 99999999999999999999 }')
+    with pytest.raises(UnsafeFileError, match="out of range"):
+        onnxbridge.load(path)

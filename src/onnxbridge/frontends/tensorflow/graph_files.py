@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Any:
             raise UnsafeFileError(f"{os.fspath(path)}: is a text file of more than {_MOST_TEXT >> 20} MiB; save it as binary.")
         else:
             text_format.Parse(bytes(content).decode("utf-8"), made)
-    except (DecodeError, text_format.ParseError, UnicodeDecodeError, RecursionError) as e:
+    except (DecodeError, text_format.ParseError, ValueError, RecursionError) as e:  # ValueError: a number out of range
         raise UnsafeFileError(f"{os.fspath(path)}: is damaged ({main_line(e)}); get the file again or save it again.") from e
     return made
 

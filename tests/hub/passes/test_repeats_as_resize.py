@@ -74,3 +74,12 @@ def test_integers_stay_since_runtimes_do_not_resize_them():
     x = op.input("x", ir.DataType.INT64, [1, 3, 5, 4])
     y = op.Reshape(op.Tile(op.Reshape(x, [1, 3, 1, 5, 1, 4]), [1, 1, 2, 1, 2, 1]), [1, 6, 10, 4])
     assert "Tile" in [n.op_type for n in passes.clean(op.model([x], [op.output(y, "y")])).graph]
+
+
+def test_a_long_chain_of_repeats_is_left_alone():
+    op = Builder()
+    x = y = op.input("x", ir.DataType.FLOAT, [1, 3, 5, 4])
+    for _ in range(3000):
+        y = op.Tile(y, [1, 1, 1, 1])
+    model = passes.clean(op.model([x], [op.output(op.Reshape(y, [1, 3, 20]), "y")]))
+    assert len(model.graph) == 3001

@@ -52,17 +52,17 @@ def _match(merge: ir.Node) -> tuple[ir.Value, dict[int, int]] | None:
 Axes = list[tuple[int | None, int]]
 
 
-def _axes(value: ir.Value) -> tuple[ir.Value, Axes] | None:
-    """The value of which this one has repeats, and each of its axes: that of the other value, or None for an added one with the
-    number of repeats along it. None if it has repeats along other axes."""
-    node = value.producer()
+def _axes(value: ir.Value, depth: int = 16) -> tuple[ir.Value, Axes] | None:
+    """The value of which this one has repeats, at most `depth` operators before it, and each of its axes: that of the other
+    value, or None for an added one with the number of repeats along it. None if it has repeats along other axes."""
+    node = value.producer() if depth else None
     x = node.inputs[0] if node is not None and node.op_type in ("Tile", "Unsqueeze", "Reshape") and not node.domain else None
     if node is None or x is None or x.shape is None or value.shape is None or _unknown(x.shape) > 1 or _unknown(value.shape) > 1:
         return None if value.shape is None else (value, [(i, 1) for i in range(len(value.shape))])
     if node.op_type == "Reshape":
         added = _added_axes(list(x.shape), list(value.shape))
         return (x, added) if added is not None else (value, [(i, 1) for i in range(len(value.shape))])
-    found, numbers = _axes(x), constant_array(node.inputs[1]) if len(node.inputs) > 1 else None
+    found, numbers = _axes(x, depth - 1), constant_array(node.inputs[1]) if len(node.inputs) > 1 else None
     if found is None or numbers is None:
         return None
     base, axes = found

@@ -36,13 +36,18 @@ class Filters(tf.Module):
         return {"past": self.past * 1.0}
 
 
-def file_of(tmp_path, source, *signatures, **options):
+def file_of(tmp_path, source, *signatures):
     tf.saved_model.save(source, str(tmp_path / "saved"), signatures={s: getattr(source, s) for s in signatures})
     converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved"), signature_keys=list(signatures))
     converter.experimental_enable_resource_variables = True
-    for name, value in options.items():
-        setattr(converter, name, value)
     return saved(tmp_path, converter.convert())
+
+
+def start_at(name, value):
+    """The graph that gives a variable its first value."""
+    handle = T(type="RESOURCE", shape=())
+    named = Op("VAR_HANDLE", [], [handle], "VarHandleOptions", {"container": "", "shared_name": name})
+    return G([], [], [named, Op("ASSIGN_VARIABLE", [handle, constant(value)], [])])
 
 
 @pytest.mark.parametrize("signatures", [["stream"], ["reset", "stream"]])
@@ -71,7 +76,7 @@ def test_a_quantized_state_keeps_its_integers(tmp_path):
 
     x, doubled, y, before = quantized(name="x"), quantized(name="doubled"), quantized(name="y"), quantized(name="before")
     x.value = np.array([3, 10, -20], np.int8)
-    handle, other = (T(type="RESOURCE", shape=()) for _ in range(2))
+    handle = T(type="RESOURCE", shape=())
     named = {"container": "", "shared_name": "state"}
     ops = [
         Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
@@ -81,9 +86,7 @@ def test_a_quantized_state_keeps_its_integers(tmp_path):
         Op("ASSIGN_VARIABLE", [handle, y], [], "AssignVariableOptions"),
         Op("READ_VARIABLE", [handle], [doubled], "ReadVariableOptions"),
     ]
-    start = constant(np.full(3, 3, np.int8))
-    first = [Op("VAR_HANDLE", [], [other], "VarHandleOptions", named), Op("ASSIGN_VARIABLE", [other, start], [])]
-    source = saved(tmp_path, model(G([x], [doubled], ops), G([], [], first)))
+    source = saved(tmp_path, model(G([x], [doubled], ops), start_at("state", np.full(3, 3, np.int8))))
     hub = agree(source, {"x": x.value, "state": np.array([-5, 0, 100], np.int8)})
     assert [(v.name, v.dtype.name) for v in hub.graph.inputs] == [("x", "INT8"), ("state", "INT8")]
     assert hub.graph.inputs[1].doc_string.endswith("3 at first") and len(hub.graph.outputs) == 2
@@ -91,7 +94,7 @@ def test_a_quantized_state_keeps_its_integers(tmp_path):
 
 def test_a_variable_that_is_only_read_is_a_constant(tmp_path):
     x, y, w = T(VALUES, name="x"), T(type="FLOAT32", shape=(3,), name="y"), T(type="FLOAT32", shape=(3,), name="w")
-    handle, other = (T(type="RESOURCE", shape=()) for _ in range(2))
+    handle = T(type="RESOURCE", shape=())
     named = {"container": "", "shared_name": "w"}
     ops = [
         Op("CALL_ONCE", [], [], "CallOnceOptions", {"init_subgraph_index": 1}),
@@ -99,8 +102,7 @@ def test_a_variable_that_is_only_read_is_a_constant(tmp_path):
         Op("READ_VARIABLE", [handle], [w], "ReadVariableOptions"),
         Op("MUL", [x, w], [y], "MulOptions"),
     ]
-    first = [Op("VAR_HANDLE", [], [other], "VarHandleOptions", named), Op("ASSIGN_VARIABLE", [other, constant(VALUES)], [])]
-    hub = agree(saved(tmp_path, model(G([x], [y], ops), G([], [], first))), {"x": VALUES})
+    hub = agree(saved(tmp_path, model(G([x], [y], ops), start_at("w", VALUES))), {"x": VALUES})
     assert [v.name for v in hub.graph.inputs] == ["x"]
 
 
@@ -128,8 +130,6 @@ def test_operators_on_variables_without_their_inputs_are_refused(tmp_path):
     handle = T(type="RESOURCE", shape=())
     named = {"container": "", "shared_name": "state"}
     for broken in (Op("READ_VARIABLE", [], [y]), Op("ASSIGN_VARIABLE", [handle], []), Op("VAR_HANDLE", [], [])):
-        ops = [
-            Op("VAR_HANDLE", [], [handle], "VarHandleOptions", named), broken, Op("ABS", [x], [y])
-        ]  # fmt: skip
+        ops = [Op("VAR_HANDLE", [], [handle], "VarHandleOptions", named), broken, Op("ABS", [x], [y])]
         with pytest.raises(ConversionError, match="VAR_HANDLE"):
             hub_of(saved(tmp_path, model(G([x], [y], ops))))

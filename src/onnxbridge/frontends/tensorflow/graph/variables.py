@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,12 @@ WRITES = {
 }  # fmt: skip
 OF_ROWS = frozenset(n for n in WRITES if n.startswith("ResourceScatter") and not n.startswith("ResourceScatterNd"))
 """Writes whose indices are those of rows; those of the operators that compute the next value are lists of coordinates."""
-_WRITING = ("Assign", "ResourceScatter", "ResourceApply", "LookupTableInsert", "LookupTableRemove")
+_WRITING = ("Assign", "ResourceScatter", "ResourceStridedSliceAssign", "ResourceApply", "LookupTableInsert", "LookupTableRemove")
 
 
 def is_write(op: Any) -> bool:
     """Whether an operator changes a variable or a table."""
-    return op.type in WRITES or str(op.type).startswith(_WRITING)
+    return str(op.type).startswith(_WRITING)
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,16 @@ _recorded: weakref.WeakKeyDictionary[Any, frozenset[str]] = weakref.WeakKeyDicti
 
 def record_names(source: Any, states: Iterable[State]) -> None:
     """Record the names of the variables that a source changes. Without declared inputs, only a trace tells them from inputs."""
-    if states := list(states):
-        _recorded[source] = frozenset(s.name for s in states)
+    if names := frozenset(s.name for s in states):
+        with suppress(TypeError):  # it has no weak references
+            _recorded[source] = names
 
 
 def recorded_names(source: Any) -> frozenset[str]:
     """The names of the variables that a source changes, if it was traced before."""
-    try:
+    with suppress(TypeError):  # it has no weak references
         return _recorded.get(source, frozenset())
-    except TypeError:  # it has no weak references
-        return frozenset()
+    return frozenset()
 
 
 class Writes:

@@ -35,16 +35,11 @@ def _of_version_2(custom_options):
     return options
 
 
-def _linear_and_shift(op, matrix):
-    """The first two axes of transforms [batch, 4, 4]: matrices [batch, 2, 2] and shifts [batch, 1, 2]."""
-    rows = op.Slice(matrix, [0], [2], [1])
-    shift = op.Transpose(op.Slice(rows, [3], [4], [2]), perm=[0, 2, 1])
-    return op.Slice(rows, [0], [2], [2]), shift
-
-
 def _moved(op, points, matrix):
     """Points [batch, n, 2] under transforms [batch, 4, 4]."""
-    linear, shift = _linear_and_shift(op, matrix)
+    rows = op.Slice(matrix, [0], [2], [1])
+    linear = op.Slice(rows, [0], [2], [2])
+    shift = op.Transpose(op.Slice(rows, [3], [4], [2]), perm=[0, 2, 1])
     return op.Add(op.MatMul(points, op.Transpose(linear, perm=[0, 2, 1])), shift)
 
 

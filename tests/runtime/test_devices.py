@@ -274,3 +274,19 @@ def test_models_of_onnx_helper_are_verified(opset, tmp_path):
     older_ir = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     for source in (model, tmp_path / "m.onnx", older_ir):
         assert onnxbridge.convert(source).report.passed
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_bernoulli_draws_with_its_probability(nested):
+    """ONNX Runtime's draws with the other one."""
+    body = "y = Bernoulli (x)"
+    if nested:
+        branches = ("a () => (float[1000] p) { p = Bernoulli (x) }", "b () => (float[1000] q) { q = Neg (x) }")
+        body = f"y = If (c) <then_branch = {branches[0]}, else_branch = {branches[1]}>"
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g (float[1000] x, bool c) => (float[1000] y) {{ {body} }}'
+    model = onnx.parser.parse_model(text)
+    feeds = {"x": np.full(1000, 0.125, np.float32), "c": np.array(True)}
+    found = devices.runner(model)
+    assert "Bernoulli" in found.engine
+    assert abs(found(feeds)["y"].mean() - 0.125) < 0.06
+    assert devices.run(devices.session(model), feeds)["y"].mean() > 0.8  # without this, the executor is not needed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,8 @@ def runner(model: Any, device: str = "auto") -> Run:
     if opset > OPSET and device == "auto":
         return _executor(model, f"ONNX Runtime does not support opset {opset}")
     reason = _not_in_python(_input_output_dtypes(model))
+    if not reason and "Bernoulli" in _operators(model):  # its function of the standard compares the wrong way
+        reason = "ONNX Runtime's Bernoulli draws 1 with the probability of 0"
     if reason and device == "auto":
         return _executor(model, reason)
     try:
@@ -320,9 +322,21 @@ _NO_KERNEL = re.compile(r"(?:Could not find an implementation|Failed to find ker
 
 def _depends_on_threads(model: Any) -> bool:
     """Whether the model has an operator for which each thread of ONNX Runtime computes its own quantization parameters."""
-    if isinstance(model, onnx.ModelProto):
-        return any(node.op_type in _THREAD_DEPENDENT for node in model.graph.node)
-    return isinstance(model, ir.Model) and any(node.op_type in _THREAD_DEPENDENT for node in model.graph)
+    return not _THREAD_DEPENDENT.isdisjoint(_operators(model))
+
+
+def _operators(model: Any) -> Iterator[str]:
+    """The types of the model's operators, those of its functions and subgraphs included; none of bytes."""
+    if isinstance(model, ir.Model):
+        yield from (node.op_type for node in model.graph.all_nodes())
+        for function in model.functions.values():
+            yield from (node.op_type for node in function.all_nodes())
+    elif isinstance(model, onnx.ModelProto):
+        parts = [model.graph.node, *(function.node for function in model.functions)]
+        while parts:
+            for node in parts.pop():
+                yield node.op_type
+                parts += [graph.node for a in node.attribute for graph in (a.g, *a.graphs) if graph.node]
 
 
 def run(started: onnxruntime.InferenceSession, feeds: Any) -> dict[str, np.ndarray[Any, Any]]:

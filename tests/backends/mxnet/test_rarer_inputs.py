@@ -9,6 +9,7 @@ from onnx import numpy_helper
 
 import onnxbridge
 from onnxbridge.errors import ConversionError
+from onnxbridge.runtime.mxnet import service
 
 
 def _converted(graph):
@@ -113,3 +114,31 @@ def test_a_loop_whose_collected_results_are_not_read():
         y, all = Loop (, , x) <body = b (int64 i, bool c, float[2] s) => (bool more, float[2] t, float[2] each)
             { two = Constant <value_int = 2> () more = Less (i, two) t = Sin (s) each = Cos (t) }> }"""
     assert _converted(graph).report.agrees
+
+
+@pytest.mark.parametrize(
+    ("node", "mean", "deviation"),
+    [
+        ("y = RandomUniformLike <low = 2.0, high = 4.0> (x)", 3, 12**-0.5 * 2),
+        ("y = RandomNormalLike <mean = -1.0, scale = 0.5> (x)", -1, 0.5),
+        ("y = RandomNormal <mean = 1.0, shape = [50, 60]> ()", 1, 1),
+        ("y = Bernoulli (x)", 0.25, 0.1875**0.5),
+    ],
+)
+def test_random_numbers(tmp_path, node, mean, deviation):
+    """Means of 3,000 samples, within five of their standard errors."""
+    found = _converted(f"(float[50,60] x) => (float[50,60] y) {{ {node} }}")
+    assert found.report.agrees and "it is random" in str(found.report)
+    symbol, parameters = found.save(tmp_path / "net")
+    [samples] = service().run(symbol, parameters, {"x": np.full((50, 60), 0.25, np.float32)}).values()
+    assert abs(samples.mean() - mean) < 5 * deviation / 3000**0.5 and abs(samples.std() - deviation) < 0.05
+
+
+@pytest.mark.parametrize("last", ["Softplus", "Elu", "Gelu", "HardSigmoid", "Abs", "Sqrt", "Exp", "Mish", "HardSwish"])
+@pytest.mark.parametrize("other", ["Relu (d)", "Sigmoid (d)", "Identity (d)"])
+def test_a_dense_layer_with_two_users(last, other):
+    """MXNet would fuse the layer with the activation, and give the result to both."""
+    weight, bias = (", ".join(str(v / 8) for v in range(-n, n)) for n in (4, 2))
+    found = _converted(f"""(float[2] x) => (float[4] y) <float[2,4] w = {{{weight}}}, float[4] b = {{{bias}}}>
+                           {{ m = MatMul (x, w) d = Add (m, b) s = {last} (d) o = {other} y = Sub (s, o) }}""")
+    assert found.report.agrees

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 import torch
 
+import onnxbridge
 from onnxbridge.backends.pytorch import backend
 from onnxbridge.errors import ConversionError
 from onnxbridge.hub import passes
@@ -131,3 +133,15 @@ def test_exporting_sequences_with_constant_positions(tmp_path):
     assert torch.equal(module(inputs), expected) and torch.equal(
         torch.export.load(tmp_path / "net.pt2").module()(inputs), expected
     )
+
+
+def test_random_numbers_in_a_loop_of_dynamic_size(tmp_path):
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N,30] x) => (float[N,30] y) <bool c = {1}> {
+          y = Loop (, c, x) <body = b (int64 i, bool k, float[N,30] s) => (bool more, float[N,30] t) {
+            u = RandomUniformLike (s) t = Add (s, u) m = ReduceMax <keepdims = 0> (t)
+            bound = Constant <value_float = 3.0> () more = Less (m, bound) }>
+        }""")
+    onnxbridge.convert(model, to="pytorch", output=tmp_path / "net.pt2")
+    y = torch.export.load(tmp_path / "net.pt2").module()(torch.zeros(7, 30))
+    assert y.shape == (7, 30) and 3 <= y.max() < 4 and y.min() < 3

@@ -48,6 +48,21 @@ def test_missing_parameters_are_named(tmp_path):
     assert isinstance(result.exception, UsageError) and not os.path.exists(out)
 
 
+def test_a_dense_layer_with_two_users(tmp_path):
+    """MXNet's own optimizer gives both users the result with the activation."""
+    nodes = [variable("data"), variable("fc_weight"), variable("fc_bias"),
+             operator("FullyConnected", "fc", [(0, 0), (1, 0), (2, 0)], {"num_hidden": 4}),
+             operator("sigmoid", "gate", [(3, 0)]), operator("Activation", "act", [(3, 0)], {"act_type": "softrelu"}),
+             operator("elemwise_mul", "y", [(4, 0), (5, 0)])]  # fmt: skip
+    weight = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+    files = save(tmp_path, nodes, [(6, 0)], {"arg:fc_weight": weight, "arg:fc_bias": B})
+    feeds = {"data": np.array([[1, -2, 3]], np.float32)}
+    fc = feeds["data"] @ weight.T + B
+    [result] = frontend.runner(files)(feeds).values()
+    np.testing.assert_allclose(result, 1 / (1 + np.exp(-fc)) * np.log1p(np.exp(fc)), rtol=1e-5)
+    assert onnxbridge.convert(files, inputs={"data": X}).report.passed
+
+
 def test_described_parameters_are_inputs(tmp_path):
     symbol, _ = dense(tmp_path, {})
     model = frontend.to_hub((symbol, None), {"data": X, "fc_weight": ((4, 3), "float32"), "fc_bias": ((4,), "float32")})

@@ -58,3 +58,18 @@ def test_another_distribution_fails(monkeypatch):
     with pytest.raises(VerificationError) as failed:
         onnxbridge.convert(net, inputs=(torch.randn(30, 40),), samples=1)
     assert "over 16 runs the mean magnitude is" in str(failed.value.report)
+
+
+def test_other_means_of_elements_fail(monkeypatch):
+    """Drawing 1 with the probability of 0 has the same mean where the probabilities have a mean of a half."""
+    probabilities = torch.linspace(0, 1, 1200).reshape(30, 40)
+    original = compare_random.statistical_differences
+
+    def inverted(runs, names, replayed):
+        reference, candidate = runs
+        return original([reference, lambda: {k: 1 - v for k, v in candidate().items()}], names, replayed)
+
+    monkeypatch.setattr("onnxbridge.runtime.verify.verification.statistical_differences", inverted)
+    with pytest.raises(VerificationError) as failed:
+        onnxbridge.convert(Samples(lambda x: torch.bernoulli(probabilities)).eval(), inputs=(torch.randn(30, 40),), samples=1)
+    assert "over 16 runs the mean of the elements that are larger on average" in str(failed.value.report)

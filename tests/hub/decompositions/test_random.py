@@ -15,6 +15,7 @@ RANDOM_CASES = {
     "RandomNormal": (case("RandomNormal", shape=[40, 500], mean=2.0, scale=3.0, seed=1.0), 2.0, 9.0),
     "RandomNormalLike": (case("RandomNormalLike", ZEROS, mean=-1.0, scale=0.5, seed=2.0), -1.0, 0.25),
     "RandomUniform": (case("RandomUniform", shape=[40, 500], low=-1.0, high=3.0, seed=3.0), 1.0, 16 / 12),
+    "Bernoulli": (case("Bernoulli", ZEROS + np.float32(0.125), seed=3.0), 0.125, 0.109375),
     "Dropout": (case("Dropout", ZEROS + 1, Constant(np.float32(0.25)), Constant(np.bool_(True)), seed=4), 1.0, 1 / 3),
 }
 

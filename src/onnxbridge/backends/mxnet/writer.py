@@ -19,6 +19,7 @@ import numpy as np
 
 from onnxbridge.backends.mxnet.constants import Constant, creating_operator, stored_dtype
 from onnxbridge.backends.mxnet.merge_biases import merge_biases
+from onnxbridge.backends.mxnet.shared_results import separate_shared_results
 from onnxbridge.formats.mxnet.write_params import flag
 from onnxbridge.hub.ir.unique_name import unique_name
 
@@ -311,8 +312,10 @@ class Writer:
 
     def _content(self, ends: list[tuple[int, int]]) -> dict[str, Any]:
         """The graph as it is written, with the nodes in the order in which MXNet visits them from the outputs."""
-        merge_biases(self.nodes, [node for node, _ in ends])
-        order = visited(self.nodes, [node for node, _ in ends])
+        heads = [node for node, _ in ends]
+        merge_biases(self.nodes, heads)
+        separate_shared_results(self.nodes, heads, self.unique)
+        order = visited(self.nodes, heads)
         new_index = {old: new for new, old in enumerate(order)}
         nodes = []
         for old in order:

@@ -149,7 +149,7 @@ def _runs(
         narrow = files[0] if symbol_for_cpu.without_float16(graph, values) else None
         with symbol_for_cpu.runnable(files[0], graph, in_float32=narrow is not None) as symbol:
             for part in parts:
-                yield service().run(symbol, files[1], feeds, optional, part, narrow)
+                yield service().run(symbol, files[1], feeds, optional, part, narrow, as_written=True)
 
 
 def _read(files: Files) -> tuple[read_symbol.Graph, dict[str, np.ndarray[Any, Any]]]:

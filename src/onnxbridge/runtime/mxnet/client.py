@@ -43,12 +43,13 @@ class Service:
 
     def run(
         self, symbol: Path, params: Path | None, feeds: Mapping[str, np.ndarray[Any, Any]], optional: Sequence[str] = (),
-        internals: tuple[int, int] | None = None, narrow: Path | None = None,
+        internals: tuple[int, int] | None = None, narrow: Path | None = None, as_written: bool = False,
     ) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
         """The outputs of a symbol by MXNet's names, in order. Inputs in `optional` (labels) may be omitted.
 
         `internals=(i, n)`: part i of n of its intermediate values in place of its outputs. `narrow`: the symbol in float16 of
-        which this is the float32 copy; its parameters and inputs are widened, and its outputs narrowed again.
+        which this is the float32 copy; its parameters and inputs are widened, and its outputs narrowed again. `as_written`:
+        without the fusions of MXNet's own optimizer, which are wrong for a fully connected layer with several users.
         """
         with tempfile.TemporaryDirectory() as folder:
             inputs, out = Path(folder, "feeds.npz"), Path(folder, "out.npz")
@@ -61,6 +62,7 @@ class Service:
                 out=str(out),
                 optional=list(optional),
                 narrow=os.path.abspath(narrow) if narrow is not None else None,
+                as_written=as_written,
                 **({} if internals is None else {"internals": internals}),
             )
             with np.load(out) as arrays:

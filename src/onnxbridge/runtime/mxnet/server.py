@@ -5,6 +5,7 @@ stdout.
     {"do": "run", "symbol", "params", "feeds", "out", "optional"}       -> {"names"}; arrays are passed in .npz files
         and with "internals": [i, n], part i of n of its intermediate values in place of its outputs
         and with "narrow": the path of a float16 symbol, outputs of that symbol's dtypes, computed in float32
+        and with "as_written": true, without the fusions of MXNet's own optimizer
     {"do": "operators"}                                                 -> {"operators": {name: [name, counter, [[arg, type]]]}}
 
 This file has no imports from onnxbridge, which that interpreter may not have. MXNet's own output goes to stderr.
@@ -17,9 +18,11 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 Request = dict[str, Any]
+_OPTIMIZER = "MXNET_SUBGRAPH_BACKEND"
 
 
 def serve() -> None:
@@ -93,12 +96,28 @@ def run(mx: Any, request: Request) -> Request:
         absent = [n for n in arguments + states if n not in values]
         if absent:
             raise ValueError("no value for " + ", ".join(absent))
-        outputs = forward(mx, symbol, values)
+        with optimizer("NONE" if request.get("as_written") else None):
+            outputs = forward(mx, symbol, values)
         mx.nd.waitall()
         outputs = [o.asnumpy() for o in outputs]
         outputs = [o.astype(t) for o, t in zip(outputs, dtypes, strict=True)] if dtypes else outputs
     np.savez(request["out"], **{f"o{i}": o for i, o in enumerate(outputs)})
     return {"names": symbol.list_outputs()}
+
+
+@contextlib.contextmanager
+def optimizer(name: str | None) -> Iterator[None]:
+    """Bind symbols with one of MXNet's optimizers; None for its default."""
+    before = os.environ.get(_OPTIMIZER)
+    if name is not None:
+        os.environ[_OPTIMIZER] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_OPTIMIZER, None)
+        else:
+            os.environ[_OPTIMIZER] = before
 
 
 def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:

@@ -11,19 +11,20 @@ from onnxbridge.backends.pytorch.trace.tracer import Deferred, opaque_call
 
 
 def _generator(seed):
-    return None if seed is None else torch.Generator().manual_seed(int(abs(seed) * 1e6) % (1 << 31))
+    """The `generator` of a random function, if there is one: with None, torch.export does not take sizes that are not numbers."""
+    return {} if seed is None else {"generator": torch.Generator().manual_seed(int(abs(seed) * 1e6) % (1 << 31))}
 
 
 @opaque_call
 def normal(like, shape, dtype, mean, scale, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.randn(shape, dtype=torch.float32, generator=_generator(seed)) * scale + mean).to(device, dtype)
+    return (torch.randn(shape, dtype=torch.float32, **_generator(seed)) * scale + mean).to(device, dtype)
 
 
 @opaque_call
 def uniform(like, shape, dtype, low, high, seed, device=None):
     shape = like.shape if shape is None else shape
-    return (torch.rand(shape, dtype=torch.float32, generator=_generator(seed)) * (high - low) + low).to(device, dtype)
+    return (torch.rand(shape, dtype=torch.float32, **_generator(seed)) * (high - low) + low).to(device, dtype)
 
 
 def _dtype(input, dtype):
@@ -52,7 +53,7 @@ def random_uniform_like(input, *, dtype=None, high=1.0, low=0.0, seed=None):
 
 @opaque_call
 def sample(input, dtype, sample_size, seed):
-    return torch.multinomial(torch.softmax(input, -1), sample_size, replacement=True, generator=_generator(seed)).to(dtype)
+    return torch.multinomial(torch.softmax(input, -1), sample_size, replacement=True, **_generator(seed)).to(dtype)
 
 
 @rule("Multinomial")
@@ -62,7 +63,7 @@ def multinomial(input, *, dtype=6, sample_size=1, seed=None):
 
 @opaque_call
 def bernoulli_of(input, dtype, seed):
-    return torch.bernoulli(input, generator=_generator(seed)).to(dtype)
+    return torch.bernoulli(input, **_generator(seed)).to(dtype)
 
 
 @rule("Bernoulli")
@@ -77,7 +78,7 @@ def dropped(data, ratio, training, seed):
     training = bool(training)
     if not training or ratio == 0.0:
         return data.clone(), torch.ones(data.shape, dtype=torch.bool, device=data.device)
-    mask = torch.rand(data.shape, generator=_generator(seed)).to(data.device) >= ratio
+    mask = torch.rand(data.shape, **_generator(seed)).to(data.device) >= ratio
     return (data * mask / (1 - ratio)).to(data.dtype), mask
 
 

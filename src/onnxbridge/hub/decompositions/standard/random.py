@@ -44,6 +44,12 @@ def random_uniform(op, *, dtype=1, high=1.0, low=0.0, seed=None, shape):
     return op.RandomUniformLike(_zeros(op, shape), dtype=dtype, high=high, low=low, seed=seed)
 
 
+@decompose("Bernoulli")
+def bernoulli(op, input, *, dtype=None, seed=None):
+    """The standard's function body draws 1 with the probability of 0."""
+    return cast(op, op.Less(_uniform(op, input, seed), cast(op, input, _FLOAT)), ir.DataType(dtype or input.dtype))
+
+
 @decompose("Multinomial")
 def multinomial(op, input, *, dtype=6, sample_size=1, seed=None):
     """Samples classes with the Gumbel-max trick."""

@@ -47,7 +47,11 @@ ACTIVATION = {
     "Selu": [lambda op, t: op.Selu(t(f(3, 4)))],
     "Gelu": [lambda op, t: op.Gelu(t(f(3, 4))), lambda op, t: op.Gelu(t(f(3, 4)), approximate="tanh")],
     "Softmax": [lambda op, t: op.Softmax(t(f(3, 4, 5)), axis=1)],
-    "PRelu": [lambda op, t: op.PRelu(t(IMAGE), f(4, 1, 1)), lambda op, t: op.PRelu(t(f(3, 4)), t(f(1, 4)))],
+    "PRelu": [
+        lambda op, t: op.PRelu(t(IMAGE), f(4, 1, 1)), lambda op, t: op.PRelu(t(f(3, 4)), t(f(1, 4))),
+        lambda op, t: op.PRelu(t(LINE), f(4, 1)), lambda op, t: op.PRelu(t(VOLUME), f(2, 1, 1, 1)),
+        lambda op, t: op.PRelu(t(LINE), np.full((4, 1), 0.2, np.float32)),
+    ],
     "Hardmax": [lambda op, t: op.Hardmax(t(f(3, 4, 5)), axis=1)],
     "by expansion": [
         lambda op, t: op.LogSoftmax(t(f(3, 4))),

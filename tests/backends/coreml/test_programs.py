@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 
 import coremltools as ct
 import numpy as np
 import onnx_ir as ir
 import pytest
+from coremltools.converters.mil import Builder as mb
 
 import onnxbridge
 from onnxbridge.backends.coreml import backend
+from onnxbridge.backends.coreml.ops import rule
 from onnxbridge.errors import ConversionError, UsageError
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.runtime import devices
@@ -464,3 +467,22 @@ def test_inverse_hyperbolic_functions_over_the_full_range(dtype):
         wanted = {"asinh": np.arcsinh(x.astype(np.float64)), "acosh": np.arccosh(x.astype(np.float64))}
     for name, value in wanted.items():  # a few roundings
         np.testing.assert_allclose(found[name], value, rtol=8 * info.eps, atol=0)
+
+
+def test_a_scale_and_a_shift_of_channels_are_exact():
+    """coremltools' passes would make a batch normalization with an epsilon of them, which is 5e-6 off."""
+    scale, shift = (np.linspace(*ends, 4, dtype=np.float32).reshape(4, 1, 1) for ends in ((0.5, 3), (-2, 2)))
+    made, call = run(model(lambda op, x: op.Neg(op.Add(op.Mul(x, scale), shift)), ("x", FLOAT, [1, 4, 2, 2])))
+    x = np.random.default_rng(0).standard_normal((1, 4, 2, 2)).astype(np.float32)
+    np.testing.assert_allclose(call({"x": x})["y"], -(x * scale + shift), rtol=3e-7)
+
+
+def test_a_decomposition_takes_the_place_of_an_operator_that_coremltools_refuses(monkeypatch):
+    def refused(X, slope):
+        return mb.prelu(x=X, alpha=np.arange(7, dtype=np.float32))
+
+    monkeypatch.setitem(rule.load()._rules, "PRelu", replace(rule["PRelu"], lower=refused))
+    made, call = run(model(lambda op, x: op.MatMul(op.PRelu(x, np.float32([[0.5], [2.0]])), np.eye(3, dtype=np.float32)),
+                           ("x", FLOAT, [1, 2, 3])))  # fmt: skip
+    x = np.array([[[-1, 2, -3], [4, -5, 6]]], np.float32)
+    np.testing.assert_array_equal(call({"x": x})["y"], np.float32([[[-0.5, 2, -1.5], [4, -10, 6]]]))

@@ -43,6 +43,17 @@ WRAPS = frozenset({
     "Pow", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Sub", "Sum",
 })  # fmt: skip
 
+# It writes a scale and a shift of each channel as a batch_norm of variance 1 and epsilon 1e-5: 5e-6 off, relatively.
+_INEXACT = "common::fuse_elementwise_to_batchnorm"
+
+
+def _remove_unfinished(block: Any) -> None:
+    """Remove the operator that coremltools refused after it was added to the block: it has no outputs, which no pass expects."""
+    last = next(reversed(list(block.operations)), None)
+    if last is not None and last.outputs is None:
+        last._output_vars = []
+        block.remove_ops([last])
+
 
 class MilTarget(Target):
     """The lowering target: writes into the blocks of a MIL function."""
@@ -91,6 +102,9 @@ class MilTarget(Target):
         before = {id(op) for op in curr_block().operations} if collected else set()
         try:
             yield
+        except Exception:
+            _remove_unfinished(curr_block())
+            raise
         finally:
             self._op = outer
         for found in collected:
@@ -257,6 +271,9 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
         given["compute_precision"] = (
             ct.precision.FLOAT32 if selector is None else ct.transform.FP16ComputePrecision(op_selector=selector)
         )
+    if selector is None:
+        given["pass_pipeline"] = ct.PassPipeline()
+        given["pass_pipeline"].remove_passes({_INEXACT})
     if options.labels:
         given["classifier_config"] = ct.ClassifierConfig(
             list(options.labels), predicted_probabilities_output=interface.outputs[-1].coreml

@@ -66,12 +66,12 @@ def softmax(input, *, axis=-1):
 
 @rule("PRelu")
 def prelu(X, slope):
-    """MIL's prelu if the slope is a constant per channel, else composed."""
+    """MIL's prelu if the slope is a constant per channel (for images: other ranks take one slope for all), else composed."""
     alpha = slope.val
     if is_float(X) and alpha is not None and X.rank >= 3:
         channels = np.asarray(alpha)
         per_channel = channels.ndim == X.rank - 1 and channels.shape[0] == X.shape[1] and channels.size == channels.shape[0]
-        if per_channel:
+        if per_channel and (X.rank == 4 or (channels == channels.flat[0]).all()):
             return mb.prelu(x=X, alpha=channels.reshape(-1))
     zero = like(X, 0)
     return mb.add(x=mb.maximum(x=X, y=zero), y=mb.mul(x=mb.minimum(x=X, y=zero), y=slope))

@@ -175,3 +175,9 @@ def test_a_fusion_that_tensorflow_makes_and_cannot_run():
 
     assert onnxbridge.convert(block).report.passed
     assert tf.config.optimizer.get_experimental_options().get("remapping", True)
+
+
+def test_a_separable_convolution_of_one_channel():
+    """TensorFlow 2.21 with oneDNN fuses the convolution and the bias, and has no memory layout for the kernel."""
+    net = keras.Sequential([keras.Input((9, 6, 1)), layers.SeparableConv2D(1, 1, activation="log_sigmoid")])
+    assert onnxbridge.convert(net).report.passed

@@ -81,10 +81,11 @@ def _computed(found: Traced, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         raise UsageError(f"the inputs are {', '.join(names)}; {', '.join(missing)} is missing")
     try:
         return _called(found, feeds)
-    except tf.errors.UnimplementedError as error:
-        if "Fusion is not implemented" not in str(error):
+    except (tf.errors.UnimplementedError, tf.errors.AbortedError) as error:
+        if not any(words in str(error) for words in ("Fusion is not implemented", "could not create a primitive descriptor")):
             raise
-    # TensorFlow's optimizer fuses operators for which its CPU kernels have no fusion (convolution, normalization and Mish)
+    # TensorFlow's optimizer fuses operators that its CPU kernels then fail on: convolution, normalization and Mish, or a
+    # separable convolution of one channel and its bias
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"remapping": False})
     try:

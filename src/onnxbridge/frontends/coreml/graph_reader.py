@@ -15,6 +15,7 @@ from onnxbridge.formats.coreml.mil_program import Block, Feature, Function, Slot
 from onnxbridge.frontends.coreml.names import Names
 from onnxbridge.frontends.coreml.ops import rule
 from onnxbridge.hub.builder.target import HubTarget
+from onnxbridge.hub.io.safe_files import quoted
 from onnxbridge.lowering import Body, Call, Ref, lower, resolve
 
 STATE_WRITES = frozenset({"write_state", "coreml_update_state"})
@@ -75,6 +76,8 @@ def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature],
         if names.outputs[feature.name] in by_input_name:
             graph_outputs.append(by_input_name[names.outputs[feature.name]])
             continue
+        if feature.name not in by_name and position >= len(results):
+            raise UnsafeFileError(f"the program does not compute the output {quoted(feature.name)}; get the file again")
         result = by_name[feature.name] if feature.name in by_name else results[position]
         if result is None:  # a string class label, which follows from the probabilities
             if len(outputs) == 1:

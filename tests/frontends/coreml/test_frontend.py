@@ -175,7 +175,7 @@ DAMAGE = {
     "binding": (lambda spec, main: block(main).operations[-1].inputs["x"].arguments[0].ClearField("name"), "cannot be read"),
     "nothing": (lambda spec, main: block(main).operations[-1].inputs["x"].ClearField("arguments"), "has no value"),
     "input": (lambda spec, main: spec.description.ClearField("input"), "lacks the input x"),
-    "output": (lambda spec, main: spec.description.output.add(name="z"), "does not compute the output z"),
+    "output": (lambda spec, main: spec.description.output.add(name="z"), "does not compute the output 'z'"),
     "unknown": (lambda spec, main: block(main).outputs.__setitem__(0, "nowhere"), "uses nowhere before it is defined"),
 }
 

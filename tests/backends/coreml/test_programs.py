@@ -486,3 +486,11 @@ def test_a_decomposition_takes_the_place_of_an_operator_that_coremltools_refuses
                            ("x", FLOAT, [1, 2, 3])))  # fmt: skip
     x = np.array([[[-1, 2, -3], [4, -5, 6]]], np.float32)
     np.testing.assert_array_equal(call({"x": x})["y"], np.float32([[[-0.5, 2, -1.5], [4, -10, 6]]]))
+
+
+def test_a_number_added_to_a_layer_of_one_output():
+    """coremltools' own pass ends in an IndexError."""
+    weight = np.float32([[0.5], [-2]])
+    made, call = run(model(lambda op, x: op.Add(op.Add(op.MatMul(x, weight), np.float32([0.25])), 1.0), ("x", FLOAT, [1, 3, 2])))
+    x = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
+    np.testing.assert_array_equal(call({"x": x})["y"], x @ weight + np.float32(1.25))

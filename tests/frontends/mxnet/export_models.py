@@ -41,6 +41,7 @@ class Unrolled(gluon.HybridBlock):
 class Control(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
         sums, last = F.contrib.foreach(lambda row, state: (row + state, row + state), x, F.zeros((4,)))
+        totals, _ = F.contrib.foreach(lambda item, total: (item * total, item + total), F.sum(x, axis=1), F.ones((1,)))
         _, state = F.contrib.while_loop(
             lambda i, total: i < 3,
             lambda i, total: (total, (i + 1, total * 2)),
@@ -48,7 +49,7 @@ class Control(gluon.HybridBlock):
             max_iterations=5,
         )
         chosen = F.contrib.cond(F.sum(x) > 0, lambda: x * 2, lambda: x - 1)
-        return sums, last, state[0], state[1], chosen
+        return sums, last, totals, state[0], state[1], chosen
 
 
 def main():

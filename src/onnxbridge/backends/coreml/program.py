@@ -24,6 +24,7 @@ from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import reduce_rank
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
+from onnxbridge.backends.coreml.passes import pipeline
 from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection
 from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
@@ -42,9 +43,6 @@ WRAPS = frozenset({
     "Abs", "Add", "BitShift", "BitwiseNot", "Cast", "CastLike", "CumProd", "CumSum", "Div", "Gemm", "MatMul", "Mul", "Neg",
     "Pow", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Sub", "Sum",
 })  # fmt: skip
-
-# It writes a scale and a shift of each channel as a batch_norm of variance 1 and epsilon 1e-5: 5e-6 off, relatively.
-_INEXACT = "common::fuse_elementwise_to_batchnorm"
 
 
 def _remove_unfinished(block: Any) -> None:
@@ -271,9 +269,7 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
         given["compute_precision"] = (
             ct.precision.FLOAT32 if selector is None else ct.transform.FP16ComputePrecision(op_selector=selector)
         )
-    if selector is None:
-        given["pass_pipeline"] = ct.PassPipeline()
-        given["pass_pipeline"].remove_passes({_INEXACT})
+    given["pass_pipeline"] = pipeline(float32=selector is None)
     if options.labels:
         given["classifier_config"] = ct.ClassifierConfig(
             list(options.labels), predicted_probabilities_output=interface.outputs[-1].coreml

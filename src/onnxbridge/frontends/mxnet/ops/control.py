@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.mxnet.ops import rule
+from onnxbridge.frontends.mxnet.ops.types import scalar_shape
 from onnxbridge.hub.ir.values import keep_shapes
 
 
@@ -23,14 +24,14 @@ def _tuple(locations):
 
 
 @rule("_foreach")
-def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_locs, remain_locs):
+def foreach(op, *data, fn, num_outputs, num_out_data, in_state_locs, in_data_locs, remain_locs, np_shape=False):
     """Run the body over the first axis of the data; its last outputs are the states of the next iteration."""
     slices, states, rest = _tuple(in_data_locs), _tuple(in_state_locs), _tuple(remain_locs)
     items, first, outer = data[: len(slices)], data[len(slices) : len(slices) + len(states)], data[len(slices) + len(states) :]
 
     def body(i, condition, *state):
         keep_shapes(state, first)
-        parts = [op.Gather(d, i, axis=0) for d in items]
+        parts = [scalar_shape(op, op.Gather(d, i, axis=0), np_shape) for d in items]
         results = fn(*_body_inputs(len(data), (slices, parts), (states, state), (rest, outer)))
         return op.Identity(condition), *results[num_out_data:], *results[:num_out_data]
 

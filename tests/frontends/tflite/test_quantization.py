@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnxbridge
 from onnxbridge.formats.tflite.schema import schema
 from tests.frontends.tflite.build import G, Op, T, model
 from tests.frontends.tflite.compare import agree, saved
@@ -88,3 +89,37 @@ def test_operators_that_move_values_move_integers(tmp_path):
     order = T(np.array([1, 0], np.int32), constant=True)
     model_of_it = agree(_one(tmp_path, x, order, y, op="TRANSPOSE", options="TransposeOptions"), {"x": stored})
     assert [n.op_type for n in model_of_it.graph] == ["Transpose"]
+
+
+@pytest.mark.parametrize("op", ["REVERSE_V2", "MAX_POOL_2D"])
+def test_kernels_that_move_integers_ignore_other_parameters_of_the_output(tmp_path, op):
+    """The converter writes such a file for REVERSE_V2, which it forgets to give the parameters of its input."""
+    stored = np.arange(-8, 8, dtype=np.int8).reshape(1, 4, 4, 1)
+    x, y = T(stored, name="x", scale=0.1), T(type="INT8", name="y", shape=(1, 4, 4, 1), scale=0.05, zero_point=3)
+    if op == "REVERSE_V2":
+        source = _one(tmp_path, x, T(np.array([1], np.int32), constant=True), y, op=op, options="ReverseV2Options")
+    else:
+        source = saved(tmp_path, model(G([x], [y], [Op(op, [x], [y], "Pool2DOptions", POOL)])))
+    agree(source, {"x": stored})
+
+
+POOL = {"padding": 1, "stride_w": 1, "stride_h": 1, "filter_width": 1, "filter_height": 1}
+
+
+@pytest.mark.parametrize("activation", [1, 3])
+def test_an_activation_of_moved_integers(tmp_path, activation):
+    """RELU and RELU6 begin at the zero point."""
+    stored = np.linspace(-128, 127, 16).astype(np.int8).reshape(1, 4, 4, 1)
+    x, y = (T(stored, name="x", scale=0.1, zero_point=-3), T(type="INT8", name="y", shape=(1, 4, 4, 1), scale=0.1, zero_point=-3))
+    options = {**POOL, "fused_activation_function": activation}
+    agree(saved(tmp_path, model(G([x], [y], [Op("MAX_POOL_2D", [x], [y], "Pool2DOptions", options)]))), {"x": stored})
+
+
+def test_kernels_of_means_are_up_to_a_step_away(tmp_path):
+    """They round the zero point of the input, 192.25 steps of the output, before they round the mean."""
+    stored = np.random.default_rng(0).integers(-128, 128, (2, 7, 9, 4)).astype(np.int8)
+    x, y = T(stored, name="x", scale=0.0273, zero_point=15), T(type="INT8", name="y", scale=0.00213, zero_point=14, shape=(2, 4))
+    axes = T(np.array([1, 2], np.int32), constant=True)
+    source = saved(tmp_path, model(G([x], [y], [Op("MEAN", [x, axes], [y], "ReducerOptions", {"keep_dims": False})])))
+    report = onnxbridge.convert(source).report
+    assert report.agrees and report.outputs[0].tolerance.atol <= 2

@@ -71,6 +71,18 @@ def test_integers_stay_within_what_they_index():
     assert set(mask.tolist()) == {0, 1}
 
 
+def _dequantized(op, x):
+    return op.DequantizeLinear(op.Transpose(x), np.float32(0.5), np.array(3, x.dtype.numpy()))
+
+
+@pytest.mark.parametrize("build", [_dequantized, lambda op, x: op.Cast(x, to=ir.DataType.FLOAT)], ids=["numbers", "pixels"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_quantized_numbers_and_pixels_have_the_range_of_their_dtype(build, dtype):
+    info = np.iinfo(dtype)
+    for sample in samples_for(graph_of((ir.DataType.from_numpy(np.dtype(dtype)), [1, 3, 16, 16]), build=build), 2):
+        assert sample["x0"].min() < info.min + 9 and sample["x0"].max() > info.max - 9
+
+
 def test_masks_leave_something_in_every_row():
     """Attention to masked positions only would be decided by rounding."""
     for sample in samples_for(graph_of((ir.DataType.INT64, [40, 2])), 2):

@@ -30,7 +30,7 @@ class TFLiteTarget(HubTarget):
     output; `asymmetric` has the first outputs of calls that quantize float inputs to an asymmetric range.
 
     A rule gets floats in place of quantized tensors, and its results are quantized with the parameters of the tensor. Rules of
-    the kind "move", which only move values, get the integers where all parameters are the same, and those of the kind "bits"
+    the kind "move", which only move values, get the integers where that is what the kernels do, and those of the kind "bits"
     always.
     """
 
@@ -52,8 +52,13 @@ class TFLiteTarget(HubTarget):
         return super().apply(rule, call, floats(self.writer, args), attrs)
 
     def _moves_integers(self, call: Call, args: list[Any]) -> bool:
-        """Whether all quantized inputs and outputs have eight bits and the same parameters, those of a whole tensor."""
+        """Whether all quantized inputs and outputs have eight bits and the same parameters, those of a whole tensor. Those of an
+        output may be others if there is one such input, whose integers TensorFlow Lite's kernels copy all the same. An activation
+        is applied to floats."""
+        if call.outputs and call.outputs[0] in self._activations:
+            return False
         found = [(a.parameters, a.dtype) for a in args if isinstance(a, Quantized)]
+        copied = len(found) == 1
         for tensor in (self._tensor(key) for key in call.outputs if key is not None):
             dtype = hub_dtype(tensor.type)
             if tensor.quantization is not None and dtype is not None:
@@ -61,7 +66,7 @@ class TFLiteTarget(HubTarget):
         q, dtype = found[0] if found else (None, None)
         if q is None or dtype not in (ir.DataType.INT8, ir.DataType.UINT8):  # runtimes have few kernels for other integers
             return False
-        return len(q.scale) == 1 and not q.block and all(q.equals(o) and t == dtype for o, t in found)
+        return len(q.scale) == 1 and not q.block and all((copied or q.equals(o)) and t == dtype for o, t in found)
 
     def decompose(self, call: Call) -> Body | None:
         """None: there are no decompositions.

@@ -34,6 +34,7 @@ from onnxbridge.runtime.executor.numpy.sums import watching_sums
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance, result_array
 from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
+from onnxbridge.runtime.verify.rounding.means import with_inexact_means
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
 from onnxbridge.runtime.verify.rounding.sensitive_operators import (
     QUANTIZING_INSIDE,
@@ -103,7 +104,8 @@ class Rounding:
             # without compiled kernels, so that their absence does not change a tolerance
             self._own = Executor(model, native=False)
             self._exact = Executor(model, precision="float64")
-            self._noisy = Executor(model, expanded=QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
+            noisy = with_inexact_means(model) if quantized_unit else model
+            self._noisy = Executor(noisy, expanded=QUANTIZING_INSIDE, native=False) if self._quantizes else self._own
             self.executors = self._own, self._exact
         except ConversionError as e:
             names = ", ".join(sorted({p.op for p in e.problems})[:5])

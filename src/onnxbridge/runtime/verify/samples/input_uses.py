@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
@@ -70,13 +71,25 @@ def _passed_on_to(node: ir.Node, i: int) -> list[ir.Value]:
 def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:
     """The range of integers that an input may hold, upper end excluded, and whether it is used as an index.
 
-    Divisors and sizes are 1 or 2, all that are neither these nor indices or lengths 0 or 1, which suits masks and counts.
+    Divisors and sizes are 1 or 2; numbers that are quantized, and pixels, have the range of their dtype. All others are 0 or 1,
+    which suits masks and counts.
     """
     found = index_or_length_range(value, sizes)
     if found is not None:
         return found
+    if value.dtype in _SMALL and any(_is_quantized_or_pixel(value, node, i) for node, i in uses(value)):
+        info = ml_dtypes.iinfo(value.dtype.numpy())
+        return int(info.min), int(info.max) + 1, False
     low = int(any(i in _AT_LEAST_ONE.get(node.op_type, ()) for node, i in uses(value)))
     return low, low + 2, False
+
+
+def _is_quantized_or_pixel(value: ir.Value, node: ir.Node, i: int) -> bool:
+    """Whether an operator reads numbers that are quantized, or makes floating-point numbers of an image."""
+    if node.op_type == "Cast":
+        made = node.outputs[0].dtype
+        return made is not None and made.is_floating_point() and value.shape is not None and len(value.shape) == 4
+    return i == 0 and node.op_type in _ON_QUANTIZED
 
 
 def index_or_length_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool] | None:
@@ -108,6 +121,13 @@ def positive(value: ir.Value) -> bool:
     return any(i in _POSITIVE.get(node.op_type, ()) for node, i in uses(value))
 
 
+_SMALL = frozenset({
+    ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2,
+    ir.DataType.INT16, ir.DataType.UINT16,
+})  # fmt: skip
+_ON_QUANTIZED = frozenset({
+    "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MaxPool", "ReduceMax", "ReduceMin",
+})  # fmt: skip
 COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 _AT_LEAST_ONE = {
     "Div": (1,), "Mod": (1,), "Range": (2,), "Slice": (4,), "TopK": (1,), "Tile": (1,), "OneHot": (1,), "STFT": (1, 3),

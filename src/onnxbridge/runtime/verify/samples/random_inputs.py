@@ -241,9 +241,9 @@ def _integers(
     integers: np.ndarray[Any, Any] = np.asarray(rng.integers(low, high, shape))
     if integers.size == 1:  # random ones would often be equal in all samples
         integers = np.full(shape, low + sample % (high - low))
-    if not low and not index and integers.ndim > 1 and integers.size:
+    if (low, high) == (0, 2) and not index and integers.ndim > 1 and integers.size:
         integers[..., 0] |= ~integers.any(axis=-1)  # attention to masked positions only is decided by rounding
-    if low and integers.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
+    if low > 0 and integers.ndim and not any(node.op_type == "TopK" for node, _ in uses(value)):
         integers[::-1].sort(axis=0)  # models that do not sort sequences by length may need this order
     _insert(rng, integers.reshape(-1), [v for v in special_values if not index or low <= v < high], sample, 2)
     if must_be_sorted(value) and integers.ndim:

@@ -78,7 +78,7 @@ def integer_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool]:
     if found is not None:
         return found
     if value.dtype in _SMALL and any(_is_quantized_or_pixel(value, node, i) for node, i in uses(value)):
-        info = ml_dtypes.iinfo(value.dtype.numpy())
+        info = ml_dtypes.iinfo(value.dtype.numpy())  # type: ignore[no-untyped-call]  # it has no annotations
         return int(info.min), int(info.max) + 1, False
     low = int(any(i in _AT_LEAST_ONE.get(node.op_type, ()) for node, i in uses(value)))
     return low, low + 2, False

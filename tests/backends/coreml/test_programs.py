@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 from dataclasses import replace
 
@@ -494,3 +495,15 @@ def test_a_number_added_to_a_layer_of_one_output():
     made, call = run(model(lambda op, x: op.Add(op.Add(op.MatMul(x, weight), np.float32([0.25])), 1.0), ("x", FLOAT, [1, 3, 2])))
     x = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
     np.testing.assert_array_equal(call({"x": x})["y"], x @ weight + np.float32(1.25))
+
+
+def test_the_garbage_collector_is_left_as_it_was():
+    before = gc.get_freeze_count()
+    run(model(lambda op, x: op.Neg(x), ("x", FLOAT, [2])))
+    assert gc.get_freeze_count() == before
+    gc.freeze()
+    try:
+        run(model(lambda op, x: op.Neg(x), ("x", FLOAT, [2])))
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

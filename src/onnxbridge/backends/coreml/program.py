@@ -28,7 +28,7 @@ from onnxbridge.backends.coreml.passes import pipeline
 from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection
 from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges
-from onnxbridge.backends.coreml.quiet_coremltools import quiet
+from onnxbridge.backends.coreml.quiet_coremltools import collects_only_its_own, quiet
 from onnxbridge.errors import ConversionError, LimitError, Problem, Unsupported, merge
 from onnxbridge.formats.coreml.float32_program import ConstantKey as ConstantKey
 from onnxbridge.hub.decompositions import lookup
@@ -275,7 +275,8 @@ def package(program: Program, interface: Interface, model: ir.Model) -> tuple[An
             list(options.labels), predicted_probabilities_output=interface.outputs[-1].coreml
         )
     try:
-        made = ct.convert(program, source="milinternal", **given)
+        with collects_only_its_own():
+            made = ct.convert(program, source="milinternal", **given)
     except ValueError as e:
         if "rank" not in str(e):
             raise

@@ -1,8 +1,12 @@
-"""Suppresses coremltools' progress bars and warnings. Lossy casts are checked and noted by the backend itself."""
+"""Keeps coremltools from printing progress bars and warnings, and from collecting all garbage.
+
+The backend itself checks and notes lossy casts.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import sys
@@ -28,6 +32,20 @@ def quiet() -> Iterator[None]:
         for module, name, bar in bars:
             setattr(module, name, bar)
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def collects_only_its_own() -> Iterator[None]:
+    """Context in which Python's garbage collector, which coremltools runs, does not visit the objects that exist already. Beside
+    an imported framework that takes half a second, ten times as long as the conversion of a small model."""
+    frozen_by_others = gc.get_freeze_count() > 0
+    if not frozen_by_others:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen_by_others:
+            gc.unfreeze()
 
 
 class _SilentProgressBar:

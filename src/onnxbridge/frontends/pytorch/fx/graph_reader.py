@@ -218,9 +218,10 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 @functools.cache
 def _internal_paths() -> tuple[str, ...]:
-    """Path prefixes of frames that are not the user's: PyTorch, this package, generated code."""
-    own = str(resources.files("onnxbridge"))
-    return (os.path.dirname(str(frameworks.torch().__file__)) + os.sep, f"torch{os.sep}", own + os.sep, "<")
+    """Path prefixes of frames that are not the user's: PyTorch, this package, generated code. Some frames have paths without the
+    links that lead to an environment."""
+    folders = os.path.dirname(str(frameworks.torch().__file__)), str(resources.files("onnxbridge"))
+    return (*(f(folder) + os.sep for folder in folders for f in (str, os.path.realpath)), f"torch{os.sep}", "<")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -6,10 +6,9 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.builder.replacement import replace
-from onnxbridge.hub.ir.graphs import every_graph
-from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.opset import written_nodes
+from onnxbridge.runtime.verify.rounding.rewritten_copy import rewritten_copy
 
 _MEANS = frozenset({"ReduceMean", "GlobalAveragePool"})
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -21,22 +20,15 @@ def with_inexact_means(model: ir.Model) -> ir.Model:
     TensorFlow Lite's kernels round the zero point of the input, in steps of the output, before they round the sum, or cut off the
     fraction of the mean.
     """
-    if not any(map(_quantizes_mean, model.graph.all_nodes())):
-        return model
-    copy = model.clone()
-    names = {v.name for g in every_graph(copy) for v in (*g.inputs, *g.initializers.values()) if v.name}
-    names |= {v.name for g in every_graph(copy) for node in g for v in node.outputs if v.name}
-    node_names = {n.name for g in every_graph(copy) for n in g if n.name}
-    for graph in (copy.graph, *copy.graph.subgraphs()):
-        for node in filter(_quantizes_mean, list(graph)):
-            op = Builder(OPSET, names)
-            x, scale, *rest = node.inputs
-            off = op.Mul(op.RandomUniformLike(x, low=-0.5, high=0.5), scale)
-            attrs = {a.name: plain(a) for a in node.attributes.values()}
-            quantized = op.QuantizeLinear(op.Add(x, off), scale, *rest, **attrs)
-            replace(node, op.take(), [quantized], op, name=written_nodes.namer(node, op, node_names))
-    written_nodes.register_constants(copy.graph, False, names, node_names)
-    return copy
+    return rewritten_copy(model, _quantizes_mean, _add_noise) or model
+
+
+def _add_noise(node: ir.Node, op: Builder, node_names: set[str]) -> None:
+    x, scale, *rest = node.inputs
+    off = op.Mul(op.RandomUniformLike(x, low=-0.5, high=0.5), scale)
+    attrs = {a.name: plain(a) for a in node.attributes.values()}
+    quantized = op.QuantizeLinear(op.Add(x, off), scale, *rest, **attrs)
+    replace(node, op.take(), [quantized], op, name=written_nodes.namer(node, op, node_names))
 
 
 def _quantizes_mean(node: ir.Node) -> bool:

@@ -7,33 +7,25 @@ import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.builder.replacement import replace
-from onnxbridge.hub.ir.graphs import every_graph
-from onnxbridge.hub.ir.opset_version import OPSET
 from onnxbridge.hub.ir.schemas import plain
 from onnxbridge.hub.opset import written_nodes
+from onnxbridge.runtime.verify.rounding.rewritten_copy import rewritten_copy
 
 _FIRST_OR_LAST = frozenset({"ArgMax", "ArgMin"})
 
 
 def with_other_ties(model: ir.Model, seed: int) -> ir.Model | None:
     """A copy whose TopK take equal numbers in a random order, and whose ArgMax and ArgMin take the last; None if it has none."""
-    if not any(_chooses(node) for node in model.graph.all_nodes()):
-        return None
-    copy, rng = model.clone(), np.random.default_rng(seed)
-    names = {v.name for g in every_graph(copy) for v in (*g.inputs, *g.initializers.values()) if v.name}
-    names |= {v.name for g in every_graph(copy) for node in g for v in node.outputs if v.name}
-    node_names = {n.name for g in every_graph(copy) for n in g if n.name}
-    for graph in (copy.graph, *copy.graph.subgraphs()):
-        for node in list(graph):
-            if not _chooses(node):
-                continue
-            if node.op_type in _FIRST_OR_LAST:
-                last = node.attributes.get_int("select_last_index", 0)
-                node.attributes["select_last_index"] = ir.AttrInt64("select_last_index", 1 - last)
-            else:
-                _shuffle(node, rng, Builder(OPSET, names), node_names)
-    written_nodes.register_constants(copy.graph, False, names, node_names)
-    return copy
+    rng = np.random.default_rng(seed)
+
+    def rewrite(node: ir.Node, op: Builder, node_names: set[str]) -> None:
+        if node.op_type in _FIRST_OR_LAST:
+            last = node.attributes.get_int("select_last_index", 0)
+            node.attributes["select_last_index"] = ir.AttrInt64("select_last_index", 1 - last)
+        else:
+            _shuffle(node, rng, op, node_names)
+
+    return rewritten_copy(model, _chooses, rewrite)
 
 
 def _chooses(node: ir.Node) -> bool:

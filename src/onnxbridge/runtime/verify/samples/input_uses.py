@@ -89,7 +89,7 @@ def _is_quantized_or_pixel(value: ir.Value, node: ir.Node, i: int) -> bool:
     if node.op_type == "Cast":
         made = node.outputs[0].dtype
         return made is not None and made.is_floating_point() and value.shape is not None and len(value.shape) == 4
-    return i == 0 and node.op_type in _ON_QUANTIZED
+    return i in _QUANTIZED.get(node.op_type, ())
 
 
 def index_or_length_range(value: ir.Value, sizes: Sizes) -> tuple[int, int, bool] | None:
@@ -125,9 +125,11 @@ _SMALL = frozenset({
     ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2,
     ir.DataType.INT16, ir.DataType.UINT16,
 })  # fmt: skip
-_ON_QUANTIZED = frozenset({
-    "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MaxPool", "ReduceMax", "ReduceMin",
-})  # fmt: skip
+# By operator, the inputs that are quantized numbers where their dtype is small.
+_QUANTIZED = {
+    "DequantizeLinear": (0,), "QLinearConv": (0, 3), "QLinearMatMul": (0, 3), "ConvInteger": (0, 1), "MatMulInteger": (0, 1),
+    "MaxPool": (0,), "ReduceMax": (0,), "ReduceMin": (0,),
+}  # fmt: skip
 COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 _AT_LEAST_ONE = {
     "Div": (1,), "Mod": (1,), "Range": (2,), "Slice": (4,), "TopK": (1,), "Tile": (1,), "OneHot": (1,), "STFT": (1, 3),

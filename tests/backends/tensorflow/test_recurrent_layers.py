@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -123,3 +124,21 @@ def test_a_converted_layer_trains_and_is_saved(tmp_path):
     assert losses[-1] < 0.7 * losses[0]
     model.save(tmp_path / "net.keras")
     np.testing.assert_allclose(keras.models.load_model(tmp_path / "net.keras")(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_layer_that_reads_what_is_inside_of_the_first():
+    """Over one step of one sequence, a transposition could belong to the layer before it and to the one after it."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (2, 3, 5), "r": (2, 3, 3), "w2": (1, 9, 6), "r2": (1, 9, 3)}
+    weights = [onnx.numpy_helper.from_array(rng.normal(size=s).astype(np.float32), n) for n, s in shapes.items()]
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[1,1,5] x) => (float[1,1,1,3] z)
+        <float[2,3,5] w, float[2,3,3] r, float[1,9,6] w2, float[1,9,3] r2, int64[3] sizes = {0, 0, -1}> {
+          y = RNN <direction = "bidirectional", hidden_size = 3> (x, w, r)
+          t = Transpose <perm = [2, 0, 1, 3]> (y)
+          s = Reshape (t, sizes)
+          u = Transpose <perm = [1, 0, 2]> (s)
+          z = GRU <hidden_size = 3> (u, w2, r2)
+        }""")
+    model.graph.initializer.extend(weights)
+    assert onnxbridge.convert(model, to="tensorflow").report.agrees

@@ -61,6 +61,8 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
     """
     native: dict[ir.Node, Step] = {}
     taken: set[ir.Node] = set()
+    read: set[ir.Value] = set()
+    hidden: set[ir.Value] = set()  # results of nodes inside of a step, which no other step can read
     nodes = [n for n in graph if not all(o.const_value is not None for o in n.outputs)]
     for rules, node in ((rules, node) for rules in (around, layer) for node in nodes):
         results = _results(rules, node) if node not in taken else None
@@ -69,6 +71,12 @@ def steps(graph: ir.Graph, functions: bool = True) -> list[Step]:
             if any(n in taken for n in replaced):
                 continue
             step = Step((node, *(n for n in replaced if n is not node)), _named(node, replaced, results))
+            own_reads = {v for r in results for v in _values_in(r)}
+            own_hidden = {o for n in step.nodes for o in n.outputs if o not in (step.results or {})}
+            if not own_reads.isdisjoint(hidden) or not own_hidden.isdisjoint(read):
+                continue
+            read |= own_reads
+            hidden |= own_hidden
             taken.update(step.nodes)
             native.update(dict.fromkeys(step.nodes, step))
     return _needed(list(_ordered(nodes, native)), graph)

@@ -122,6 +122,18 @@ def test_state_becomes_an_input_and_an_output():
     assert found["total_out"].tolist() == [7] and found["twice"].tolist() == [14]
 
 
+def test_a_state_without_a_type_is_refused(tmp_path):
+    package = ct.convert(counter(), source="milinternal", minimum_deployment_target=ct.target.iOS18, skip_model_load=True)
+    package.save(str(tmp_path / "net.mlpackage"))
+    (file,) = (tmp_path / "net.mlpackage").rglob("*.mlmodel")
+    spec = ct.models.utils.load_spec(str(tmp_path / "net.mlpackage"))
+    (state,) = (v for v in spec.mlProgram.functions["main"].inputs if v.name == "total")
+    state.type.stateType.ClearField("wrappedType")
+    file.write_bytes(spec.SerializeToString())
+    with pytest.raises(UnsafeFileError, match="the state 'total' of the program is not a tensor"):
+        frontend.to_hub(tmp_path / "net.mlpackage")
+
+
 def test_dynamic_sizes_can_be_named(tmp_path):
     path = saved(tmp_path, lambda x: mb.exp(x=x, name="y"), shape=(ct.converters.mil.mil.get_new_symbol(), 3),
                  inputs=[ct.TensorType("x", shape=(ct.RangeDim(1, 64), 3))])  # fmt: skip

@@ -61,6 +61,8 @@ def hub_model(function: Function, inputs: list[Feature], outputs: list[Feature],
         values[slot.index] = value if value.dtype == program_dtype else op.Cast(value, to=program_dtype)
     states = {}
     for name, slot in function.states.items():
+        if slot.type is None:
+            raise UnsafeFileError(f"the state {quoted(name)} of the program is not a tensor; get the file again")
         value = op.input(names.states[name][0], _dtype(slot), _shape(slot, name, names))
         graph_inputs.append(value)
         values[slot.index] = states[name] = StateValue(value)

@@ -18,13 +18,13 @@ from coremltools.converters.mil.mil.var import Var
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.compression.check_compression import WeightKey, check, original_weights
 from onnxbridge.backends.coreml.compression.compress import compress
+from onnxbridge.backends.coreml.coremltools_passes import pipeline
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
 from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like, scalar_if_declared
 from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import reduce_rank
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
-from onnxbridge.backends.coreml.passes import pipeline
 from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection
 from onnxbridge.backends.coreml.precision.fp16 import HalfPrecision
 from onnxbridge.backends.coreml.precision.value_ranges import ranges

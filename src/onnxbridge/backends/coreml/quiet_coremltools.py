@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def collects_only_its_own() -> Iterator[None]:
     """Context in which Python's garbage collector, which coremltools runs, does not visit the objects that exist already. Beside
-    an imported framework that takes half a second, ten times as long as the conversion of a small model."""
+    an imported framework that takes half a second, more than ten times as long as the conversion of a small model."""
     frozen_by_others = gc.get_freeze_count() > 0
     if not frozen_by_others:
         gc.freeze()

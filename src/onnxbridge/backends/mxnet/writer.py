@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxbridge.backends.mxnet.constants import Constant, creating_operator, stored_dtype
 from onnxbridge.backends.mxnet.merge_biases import merge_biases
-from onnxbridge.backends.mxnet.shared_results import separate_shared_results
+from onnxbridge.backends.mxnet.prevent_wrong_fusions import separate_shared_results
 from onnxbridge.formats.mxnet.write_params import flag
 from onnxbridge.hub.ir.unique_name import unique_name
 

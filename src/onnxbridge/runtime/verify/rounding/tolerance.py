@@ -34,8 +34,8 @@ from onnxbridge.runtime.executor.numpy.sums import watching_sums
 from onnxbridge.runtime.executor.work import PER_SECOND
 from onnxbridge.runtime.verify.compare import Tolerance, result_array
 from onnxbridge.runtime.verify.rounding.derive_tolerance import ORDERS, default_tolerance, derived_tolerance
-from onnxbridge.runtime.verify.rounding.means import with_inexact_means
 from onnxbridge.runtime.verify.rounding.noise import Noise, epsilon, moved_by_rounding, noise_between
+from onnxbridge.runtime.verify.rounding.quantized_means import with_inexact_means
 from onnxbridge.runtime.verify.rounding.sensitive_operators import (
     QUANTIZING_INSIDE,
     has_errors_of_one,

@@ -41,7 +41,9 @@ class Unrolled(gluon.HybridBlock):
 class Control(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
         sums, last = F.contrib.foreach(lambda row, state: (row + state, row + state), x, F.zeros((4,)))
-        totals, _ = F.contrib.foreach(lambda item, total: (item * total, item + total), F.sum(x, axis=1), F.ones((1,)))
+        totals, _ = F.contrib.foreach(  # an item has shape (1,)
+            lambda item, total: (F.concat(item, total, dim=0), item + total), F.sum(x, axis=1), F.ones((1,))
+        )
         _, state = F.contrib.while_loop(
             lambda i, total: i < 3,
             lambda i, total: (total, (i + 1, total * 2)),

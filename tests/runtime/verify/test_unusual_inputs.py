@@ -76,6 +76,20 @@ def test_an_error_at_an_empty_input_is_found(tmp_path):
     assert not report.agrees and "on empty inputs" in report.outputs[0].notes
 
 
+NAN_REPLACED = "n = IsNaN(x)  h = Where(n, o, x)  y = MaxPool<kernel_shape = [2]>(h) "
+NAN_BEFORE_ITS_TEST = "y = MaxPool<kernel_shape = [2]>(x)  z = IsNaN(x) "
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "drawn"),
+    [(NAN_REPLACED, "float[1, 1, 7] y", True), (NAN_BEFORE_ITS_TEST, "float[1, 1, 7] y, bool[1, 1, 8] z", False)],
+)
+def test_nan_is_drawn_only_where_no_operator_leaves_open_what_it_makes_of_it(nodes, outputs, drawn):
+    model = model_of(f"g (float[1, 1, 8] x) => ({outputs}) <float o = {{0.0}}> {{ {nodes} }}")
+    samples = samples_for(onnx_files.from_proto(model).graph, 3)
+    assert any(np.isnan(s["x"]).any() for s in samples) == drawn
+
+
 def test_nan_and_infinity_are_drawn_where_the_graph_looks_for_them(tmp_path):
     report = verify(tmp_path, *["g (float[8] x) => (bool[8] y, bool[8] z) { y = IsNaN(x)  z = IsInf(x) }"] * 2)
     assert report.verdict == "PASSED"

@@ -145,7 +145,7 @@ def rsqrt(op, x):
     return op.Reciprocal(op.Sqrt(x))
 
 
-@rule("Erfc")
+@rule("Erfc", limits="rounds as 1 - erf(x): where erfc(x) is small, little of it is left")
 def erfc(op, x):
     return op.Sub(_like(x, 1), op.Erf(x))
 

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from onnxbridge.errors import UsageError
 from onnxbridge.hub.ir.values import dtype_name
+from onnxbridge.runtime.verify.samples import not_finite
 from onnxbridge.runtime.verify.samples.input_uses import (
     index_or_length_range,
     integer_range,
@@ -27,7 +28,6 @@ from onnxbridge.runtime.verify.samples.input_uses import (
 )
 from onnxbridge.runtime.verify.samples.random_strings import delimiter_of, random_strings
 from onnxbridge.runtime.verify.samples.values_of_interest import (
-    not_finite,
     thresholds_by_column,
     values_of_interest,
     vocabulary,
@@ -221,7 +221,7 @@ def _random_tensor(
     made = np.asarray(values_drawn.astype(dtype.numpy()))
     _insert(rng, made.reshape(-1), special_values, sample, 4)
     if edges and special:
-        _insert(rng, made.reshape(-1), not_finite(value), sample, 4)
+        _insert(rng, made.reshape(-1), not_finite.looked_for(value), sample, 4)
     for column, values in (thresholds_by_column(value) if special and made.ndim else {}).items():
         if column < made.shape[-1]:
             made[..., column] = _with_values(rng, made[..., column], values, sample)

@@ -12,22 +12,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.runtime.verify.samples.not_finite import IEEE, NOT_FINITE
 from onnxbridge.runtime.verify.samples.random_inputs import Bounds, samples_for
 from onnxbridge.runtime.verify.samples.sizes import dynamic, sizes_of
 
-_MOVING = frozenset({
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Slice", "Gather", "Concat", "Split", "Tile",
-    "Shape", "Constant", "ConstantOfShape", "Where",
-})  # fmt: skip
-_IEEE = _MOVING | {
-    "Abs", "Neg", "Add", "Sub", "Mul", "Div", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Reciprocal", "IsNaN", "IsInf", "Equal",
-    "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "Xor", "ReduceSum",
-}  # fmt: skip
-_OF_EMPTY = _IEEE | {
+_OF_EMPTY = IEEE | {
     "Relu", "Clip", "Max", "Min", "Sign", "Cast", "Tanh", "Sigmoid", "Erf", "Pow", "Sin", "Cos", "Round", "ReduceProd", "MatMul",
     "CumSum", "Softmax", "LogSoftmax",
 }  # fmt: skip
-NOT_FINITE = (np.nan, np.inf, -np.inf)
 
 
 def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds: Bounds) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -35,7 +27,7 @@ def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds
     operators = {node.op_type if not node.domain else node.domain for node in graph.all_nodes()}
     floating = [v.name or "" for v in graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
     arrays = bool(floating) and all(isinstance(sample[name], np.ndarray) for name in floating)
-    if arrays and operators <= _IEEE and not _may_be_complex(graph):
+    if arrays and operators <= IEEE and not _may_be_complex(graph):
         rng = np.random.default_rng(seed)
         values, what = ((np.nan,), "NaN") if "ReduceSum" in operators else (NOT_FINITE, "NaN and infinities")
         yield f"inputs with {what}", {**sample, **{name: _with(rng, values, sample[name]) for name in floating}}

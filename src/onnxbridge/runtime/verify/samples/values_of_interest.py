@@ -52,12 +52,6 @@ def values_of_interest(value: ir.Value) -> list[Any]:
     return _numbers(dtype, [*exact, *thresholds]) if dtype.is_floating_point() else []
 
 
-def not_finite(value: ir.Value) -> list[float]:
-    """NaN and infinities, if the graph looks for them in an input."""
-    found = {node.op_type for node, _ in uses(value)}
-    return [np.nan] * ("IsNaN" in found) + [np.inf, -np.inf] * ("IsInf" in found)
-
-
 def vocabulary(value: ir.Value) -> list[str]:
     """Strings that the graph of an input compares anything with."""
     found: list[Any] = []

@@ -104,6 +104,8 @@ class _Plugin(ABC):
     """Other names by which users may call the plugin."""
     quantized_roundoff: float | None = None
     """How far its kernels, relatively, are from the numbers that they quantize, where they compute with integers; else None."""
+    has_empty_arrays: bool = True
+    """Whether models run on arrays without elements; Core ML's do not."""
 
     @property
     def rules(self) -> Rules | None:

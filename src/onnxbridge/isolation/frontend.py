@@ -31,6 +31,7 @@ class IsolatedFrontend(Frontend):
         self.reader, self.files, self.limits = reader, files, limits
         self.name, self.title, self.package, self.aliases = reader.name, reader.title, reader.package, reader.aliases
         self.accepts_numbers, self.quantized_roundoff = reader.accepts_numbers, reader.quantized_roundoff
+        self.has_empty_arrays = reader.has_empty_arrays
         self._version = ""
         self._process = Process(reader.name, files, limits)
 

@@ -2,6 +2,7 @@
 
 import coremltools as ct
 import numpy as np
+import onnx
 import pytest
 import torch
 from coremltools.converters.mil import Builder as mb
@@ -64,3 +65,11 @@ def test_squeeze_and_unsqueeze_of_constant_sizes():
 
     (made,) = Interpreter(program).run({"x": np.array([2.0], np.float32)}).values()
     assert made == 6
+
+
+def test_a_computed_shape_in_which_0_would_be_a_size():
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N, M, 6] x) => (float[K, P, L] y) <int64[1] two = {2}, int64[1] rest = {-1}> {
+        n = Shape<end = 1>(x)  m = Shape<start = 1, end = 2>(x)  k = Mul(m, two)  shape = Concat<axis = 0>(k, n, rest)
+        y = Reshape<allowzero = 1>(x, shape) }"""
+    assert onnxbridge.convert(onnx.parser.parse_model(text), to="coreml").report.agrees

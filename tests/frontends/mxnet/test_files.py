@@ -342,3 +342,11 @@ def test_files_of_a_prefix_are_not_overwritten(tmp_path, monkeypatch):
         onnxbridge.convert("net", to="mxnet", inputs="data:float32[2,3]", output="net", force=True, verify=False)
     model = onnxbridge.convert("net", to="onnx", inputs="data:float32[2,3]", verify=False).model
     assert {p.key: p.value for p in model.metadata_props}["onnxbridge.source"] == "net-symbol.json, net-0000.params"
+
+
+@pytest.mark.parametrize("heads", [[[0, 6, 0]], [[1, 0, 0]], [[0, -1, 0]], [["x", 0, 0]]])
+def test_a_symbol_with_an_output_that_does_not_exist(tmp_path, heads):
+    symbol = {"nodes": [{"op": "null", "name": "x", "inputs": []}], "arg_nodes": [0], "heads": heads}
+    (tmp_path / "net-symbol.json").write_text(json.dumps(symbol))
+    with pytest.raises(UnsafeFileError, match="is not a symbol file"):
+        onnxbridge.convert(tmp_path / "net-symbol.json", to="onnx", inputs="x:float32[2]")

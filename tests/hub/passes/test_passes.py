@@ -77,6 +77,23 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
     )
     assert swapped is None, "two sizes that are not where they were stay computed"
 
+    halves = np.array([2, 10])
+    kept = constant_shape(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), halves, axis=0), allowzero=1))
+    assert kept == [0, 0, 2, 10], "sizes of 0 are copied as well"
+    joined = constant_shape(
+        ["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0), allowzero=1)
+    )
+    assert joined is None, "-1 says nothing where another size is 0"
+
+
+def test_sizes_are_known_through_slices_with_steps():
+    def build(op, x):
+        sizes = op.Slice(op.Shape(x), [-1], [-9], [0], [-1])  # reversed
+        behind = op.Slice(sizes, [3], [9], [0], [1])  # empty
+        return op.Reshape(op.Transpose(x, perm=[2, 1, 0]), op.Concat(sizes, behind, np.array([1]), axis=0), allowzero=1)
+
+    assert constant_shape(["N", 3, 20], build) == [20, 3, -1, 1]
+
 
 BRANCHES = """<ir_version: 10, opset_import: ["" : 21]>
     agraph (bool one, float[2,3] x) => (float[k] y) {

@@ -32,6 +32,7 @@ class CoreMLBackend(Backend):
     name = "coreml"
     title = "Core ML"
     package = "coremltools"
+    has_empty_arrays = False
     aliases = ("mlprogram", "mlpackage")
     suffixes = (".mlpackage", ".mlmodel")
     hints = {".mlmodelc": "Core ML models are written as .mlpackage, which Xcode compiles"}

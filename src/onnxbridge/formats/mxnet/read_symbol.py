@@ -85,6 +85,9 @@ def graph(parsed: Any, label: str, depth: int = 0) -> Graph:
             new_index[i] = len(nodes)
             nodes.append(node)
         heads = tuple(_entry(e, len(new_index), new_index) for e in _typed(parsed["heads"], list))
+        for i, output in (e for entries in (heads, *(n.inputs for n in nodes)) for e in entries):
+            if output and nodes[i].op == "null":
+                raise _InvalidSymbol(f"output {output} of the variable {quoted(nodes[i].name)}, which has only one")
         np_shape = bool(_value(attrs.get("is_np_shape", 0)))
         return Graph(tuple(nodes), heads, np_shape, attrs)
     except (_InvalidSymbol, KeyError, TypeError, ValueError, OverflowError, IndexError) as e:

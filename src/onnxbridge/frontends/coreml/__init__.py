@@ -29,6 +29,7 @@ class CoreML(Frontend):
     name = "coreml"
     title = "Core ML"
     package = "coremltools"
+    has_empty_arrays = False
     aliases = ("mlprogram", "mlpackage")
 
     @property

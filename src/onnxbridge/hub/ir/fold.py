@@ -145,7 +145,7 @@ def known_elements(value: ir.Value | None, depth: int = 32) -> list[int | str | 
         is_integer = to is None or ir.DataType(to.as_int()) in (ir.DataType.INT32, ir.DataType.INT64)
         return of(0) if is_integer else None
     if op == "Concat":
-        parts = [of(i) or _unknown_elements(v) for i, v in enumerate(node.inputs)]
+        parts = [_unknown_elements(v) if (known := of(i)) is None else known for i, v in enumerate(node.inputs)]
         return None if any(p is None for p in parts) else [e for p in parts if p is not None for e in p]
     if op == "Gather":
         data, indices = of(0), exact(1)
@@ -156,10 +156,10 @@ def known_elements(value: ir.Value | None, depth: int = 32) -> list[int | str | 
         if data is not None and lengths is not None:
             before = sum(lengths[: value.index() or 0])
             return data[before : before + lengths[value.index() or 0]]
-    if op == "Slice" and len(node.inputs) < 5:
-        data, start, end = of(0), exact(1), exact(2)
-        if data is not None and start is not None and end is not None and len(start) == 1:
-            return data[start[0] : end[0]]
+    if op == "Slice":
+        data, start, end, step = of(0), exact(1), exact(2), exact(4) if len(node.inputs) > 4 else [1]
+        if data is not None and start and end and step:
+            return data[start[0] : end[0] : step[0]]
     return None
 
 

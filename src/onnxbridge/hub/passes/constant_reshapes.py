@@ -28,11 +28,12 @@ def _dimension_names(dim: int | ir.SymbolicDim) -> list[str]:
 def make_constant(node: ir.Node, input_names: Collection[str] | None = None) -> bool:
     """Make a Reshape's computed shape constant: 0 for a dynamic size that is unchanged, -1 for one other size.
 
-    Not both if a size for 0 is not one of the model's inputs (`input_names`): it may be 0 at run time, and -1 is then ambiguous.
+    Not both if a size for 0 is not one of the model's inputs (`input_names`): it may be 0 at run time, and -1 is then ambiguous;
+    nor with `allowzero`, which says that any may be.
     """
     if node.op_type != "Reshape" or node.domain or node.graph is None or node.inputs[1] is None or node.inputs[0] is None:
         return False
-    if node.inputs[1].const_value is not None or ("allowzero" in node.attributes and node.attributes["allowzero"].as_int()):
+    if node.inputs[1].const_value is not None:
         return False
     found = fold.known_elements(node.inputs[1])
     if found is None or 0 in found:
@@ -48,6 +49,8 @@ def make_constant(node: ir.Node, input_names: Collection[str] | None = None) -> 
     if len(inferred) > 1:
         return False
     copied = [i for i in unchanged if i not in inferred]
+    if inferred and copied and "allowzero" in node.attributes and node.attributes["allowzero"].as_int():
+        return False
     if input_names is not None and inferred and any(set(_dimension_names(source[i])) - set(input_names) for i in copied):
         return False
     shape = [-1 if i in inferred else 0 if i in dynamic else e for i, e in enumerate(found)]
@@ -57,4 +60,5 @@ def make_constant(node: ir.Node, input_names: Collection[str] | None = None) -> 
     constant = ir.Value(name=name, type=kind, shape=ir.Shape([len(shape)]), const_value=ir.tensor(array, name=name))
     node.graph.register_initializer(constant)
     node.replace_input_with(1, constant)
+    node.attributes.pop("allowzero", None)
     return True

@@ -106,7 +106,10 @@ def started_runner(plugin: plugins.Frontend | plugins.Backend, start: Callable[[
         raise VerificationError(f"{plugin.title} failed to load the model: {type(e).__name__}: {plugin.main_line(e)}") from e
     title = f"{plugin.title} ({run.engine})" if isinstance(run, plugins.NamedRun) else plugin.title
     weak = run.weak if isinstance(run, plugins.NamedRun) else ""
-    return Runner(title, run, unit, plugin.quantized_roundoff, weak=weak, main_line=plugin.main_line)
+    return Runner(
+        title, run, unit, plugin.quantized_roundoff, weak=weak, main_line=plugin.main_line,
+        has_empty_arrays=plugin.has_empty_arrays,
+    )  # fmt: skip
 
 
 def artifact_runner(backend: plugins.Backend, artifact: Any, device: str) -> Runner:

@@ -26,6 +26,7 @@ class Runner:
         replayed: whether its outputs were computed before, so that every run gives the same random numbers.
         weak: why a comparison with this model proves little.
         main_line: the line of an error's message that gives the reason.
+        has_empty_arrays: whether it runs on arrays without elements.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Runner:
     replayed: bool = False
     weak: str = ""
     main_line: Callable[[BaseException | str], str] = first_line
+    has_empty_arrays: bool = True
 
 
 def run(runner: Runner, feed: Arrays) -> Mapping[str, Any]:

@@ -44,10 +44,9 @@ def dropout(data, ratio=None, training_mode: Bool | None = None, *, seed=None, o
 def reshape(data, shape, *, allowzero=0):
     target = known(shape)
     if target is None:
-        if allowzero:
-            raise Unsupported("allowzero with a dynamic shape")
-        # 0 means the input's size in MIL too, if the ranks are equal
-        if shape.shape[0] != data.rank:
+        # 0 means the input's size in MIL too, if the ranks are equal; with allowzero only empty tensors, which MIL does
+        # not have, could have one
+        if not allowzero and shape.shape[0] != data.rank:
             input_shape = mb.shape(x=data)
             zeros = mb.equal(x=shape, y=np.int32(0))
             count = int(shape.shape[0])

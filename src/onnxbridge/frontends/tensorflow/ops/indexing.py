@@ -120,13 +120,15 @@ def slice_(op, input, begin, size):
         return op.Slice(input, [starts[i] for i in sliced], [ends[i] for i in sliced], sliced) if sliced else input
     named = known_elements(size) or [None] * count
     dims = [d if isinstance(d, int) else d.value for d in input.shape or ir.Shape([None] * count)]
-    axes = [i for i in range(count) if starts[i] != 0 or named[i] is None or named[i] != dims[i]]  # the others are whole
+    whole = [starts[i] == 0 and named[i] is not None and named[i] in (dims[i], -1) for i in range(count)]
+    axes = [i for i in range(count) if not whole[i]]
     if not axes:
         return input
-    begin, size = (int64(op, v) if len(axes) == count else op.Gather(int64(op, v), axes) for v in (begin, size))
+    vectors = int64(op, begin), int64(op, size), op.Shape(input)
+    begin, size, longest = vectors if len(axes) == count else (op.Gather(v, axes) for v in vectors)
     is_size = all(isinstance(named[i], str) for i in axes)  # the name of a size, which is never -1
     ends = op.Add(begin, size)
-    return op.Slice(input, begin, ends if is_size else op.Where(op.Less(size, 0), MOST, ends), axes)
+    return op.Slice(input, begin, ends if is_size else op.Where(op.Less(size, 0), longest, ends), axes)
 
 
 @rule("XlaDynamicSlice")

@@ -22,8 +22,10 @@ _OF_EMPTY = IEEE | {
 }  # fmt: skip
 
 
-def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds: Bounds) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is unusual, and such inputs, as far as all operators of the graph are defined on them."""
+def unusual_inputs(
+    graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds: Bounds, empty: bool = True
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is unusual, and such inputs, as far as all operators of the graph are defined on them; `empty`: empty ones, too."""
     operators = {node.op_type if not node.domain else node.domain for node in graph.all_nodes()}
     floating = [v.name or "" for v in graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
     arrays = bool(floating) and all(isinstance(sample[name], np.ndarray) for name in floating)
@@ -31,7 +33,7 @@ def unusual_inputs(graph: ir.Graph, sample: Mapping[str, Any], seed: int, bounds
         rng = np.random.default_rng(seed)
         values, what = ((np.nan,), "NaN") if "ReduceSum" in operators else (NOT_FINITE, "NaN and infinities")
         yield f"inputs with {what}", {**sample, **{name: _with(rng, values, sample[name]) for name in floating}}
-    if operators <= _OF_EMPTY and dynamic(graph) and not any(low for low, _ in bounds.values()):
+    if empty and operators <= _OF_EMPTY and dynamic(graph) and not any(low for low, _ in bounds.values()):
         yield "empty inputs", samples_for(graph, 1, seed, dict.fromkeys(sizes_of(graph, sample), (0, 0)))[0]
 
 

@@ -78,3 +78,12 @@ def test_ragged_inputs_and_outputs(levels):
     assert result.report.agrees
     for feed in result.report.feeds:
         assert feed[f"rows/{splits[-1]}"][-1] == len(feed["rows/values"])
+
+
+@pytest.mark.parametrize("target", ["pytorch", "tensorflow", "coreml"])
+def test_ragged_rows_to_other_frameworks(target):
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3]), tf.TensorSpec([None], tf.int32)])
+    def filled(x, lengths):
+        return tf.RaggedTensor.from_tensor(x, lengths=lengths).to_tensor()
+
+    assert onnxbridge.convert(filled, to=target, seed=0).report.agrees

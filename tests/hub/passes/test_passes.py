@@ -64,7 +64,8 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
         3,
         20,
     ]
-    assert constant_shape(["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0))) == [0, -1]
+    flattened = constant_shape(["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0)))
+    assert flattened == [-1, 60]
     split = ["N", "S", 20]
     assert constant_shape(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), np.array([4, 5]), axis=0))) == [
         0,
@@ -72,6 +73,9 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
         4,
         5,
     ]
+    behind = np.array([-1, 1])
+    inferred = constant_shape(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), behind, axis=0), allowzero=1))
+    assert inferred == [0, 0, 20, 1], "the sizes of the input leave one number for -1"
     swapped = constant_shape(
         split, lambda op, x: op.Reshape(x, op.Concat(size(op, x, 1), size(op, x, 0), np.array([20]), axis=0))
     )
@@ -81,7 +85,7 @@ def test_a_reshape_keeps_its_batch_and_flattens_the_rest():
     kept = constant_shape(split, lambda op, x: op.Reshape(x, op.Concat(op.Shape(x, end=2), halves, axis=0), allowzero=1))
     assert kept == [0, 0, 2, 10], "sizes of 0 are copied as well"
     joined = constant_shape(
-        ["N", 3, 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0), allowzero=1)
+        ["N", "S", 20], lambda op, x: op.Reshape(x, op.Concat(size(op, x, 0), np.array([-1]), axis=0), allowzero=1)
     )
     assert joined is None, "-1 says nothing where another size is 0"
 

@@ -58,7 +58,7 @@ def splits_of(op: Any, lengths: Any) -> Any:
 def row_ids(op: Any, splits: Any) -> Any:
     """The row of each element, for rows that end where `splits` says: [0, 2, 2, 3] gives [0, 0, 2]."""
     ends = op.Slice(splits, [1], [MOST], [0])
-    total = op.Slice(splits, [-1], [MOST], [0])
+    total = op.Gather(splits, [-1], axis=0)
     marks = op.Expand(np.int64(0), op.Add(total, 1))
     marks = op.ScatterElements(marks, ends, op.Expand(np.int64(1), op.Shape(ends)), axis=0, reduction="add")
     return op.Slice(op.CumSum(marks, np.int64(0)), [0], total, [0])

@@ -58,16 +58,18 @@ def _reshaped(node: ir.Node) -> list[Size] | None:
 
 
 def _quotient(sizes: Sequence[Size], others: Sequence[Size]) -> Size:
-    """The size that the elements of a value have beside the other sizes, where it is one of its sizes."""
+    """The size that the elements of a value have beside the other sizes, where it is a number or one of its sizes."""
     if None in sizes or None in others:
         return None
     left, right = (Counter(s for s in each if isinstance(s, str)) for each in (sizes, others))
-    if right - left or (left - right).total() != 1:
+    if right - left or (left - right).total() > 1:
         return None
     numbers = [1, 1]
     for i, each in enumerate((sizes, others)):
         for s in each:
             numbers[i] *= s if isinstance(s, int) else 1
+    if left == right:
+        return numbers[0] // numbers[1] if numbers[1] and numbers[0] % numbers[1] == 0 else None
     return next(iter(left - right)) if numbers[0] == numbers[1] != 0 else None
 
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.tensorflow import indices
 from onnxbridge.frontends.tensorflow.indices import vector64
 from onnxbridge.frontends.tensorflow.ops import rule
-from onnxbridge.frontends.tensorflow.sizes import MOST, int64
+from onnxbridge.frontends.tensorflow.sizes import int64
 from onnxbridge.hub.ir.values import rank, zero
 
 D = ir.DataType
@@ -46,7 +46,7 @@ def sparse_fill_empty_rows(op, indices_, values, dense_shape, default_value):
     splits = indices.splits_of(op, op.Max(lengths, np.int64(1)))
     starts = indices.splits_of(op, lengths)
     target = op.Add(op.Gather(splits, rows, axis=0), indices.columns(op, rows, starts))
-    total = op.Slice(splits, [-1], [MOST], [0])
+    total = op.Gather(splits, [-1], axis=0)
     new_rows = op.Unsqueeze(indices.row_ids(op, splits), [1])
     width = op.Shape(indices_, start=1)
     first = op.Concat(new_rows, op.Expand(np.int64(0), op.Concat(total, op.Sub(width, 1), axis=0)), axis=1)

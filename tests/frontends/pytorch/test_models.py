@@ -346,3 +346,13 @@ def test_pad_before_convolution():
 
     model = check_against_pytorch(Pads().eval(), (torch.randn(2, 3, 6, 5),), {"x": {0: "n"}}, [(torch.randn(1, 3, 6, 5),)])
     assert [n.op_type for n in model.graph] == ["Conv", "Pad", "Conv", "MaxPool"]
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 6), (2, 3, 4, 5)])
+def test_attention_over_heads_of_dynamic_size(shape):
+    class Attend(nn.Module):
+        def forward(self, q):
+            return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+    sizes = {axis: f"size_{axis}" for axis in range(len(shape))}
+    check_against_pytorch(Attend(), (torch.randn(shape),), {"q": sizes}, [(torch.randn([n + 1 for n in shape]),)])

@@ -48,8 +48,10 @@ def decomposed_attention(op, query, key, value, mask, is_causal, scale, enable_g
     maybe_dropout = lambda weights: apply_dropout(op, weights, dropout_p)[0] if dropout_p else weights  # noqa: E731
     if enable_gqa:
         key, value = (_repeat_heads(op, v, query.shape[-3], v.shape[-3]) for v in (key, value))
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = op.MatMul(op.Mul(query, float(scale)), swap_axes(op, key, -2, -1))
+    if scale is None:
+        size = op.size(query, -1)
+        scale = 1 / math.sqrt(size) if isinstance(size, int) else op.Reciprocal(op.Sqrt(cast(op, size, query.dtype)))
+    scores = op.MatMul(op.Mul(query, scale), swap_axes(op, key, -2, -1))
     if is_causal:
         rows, columns = op.size(query, -2), op.size(key, -2)
         if not (isinstance(rows, int) and isinstance(columns, int)):

@@ -104,3 +104,13 @@ def test_verification_stays_in_the_valid_sizes():
     result = onnxbridge.convert(Few(), inputs=inputs, dynamic=dynamic)
     assert result.report.passed and result.notes[0].startswith("valid only for n=4..19")
     assert onnxbridge.verify(Few(), result.model, inputs, dynamic=dynamic).passed
+
+
+def test_a_program_of_odd_sizes_only():
+    class SecondHalf(nn.Module):
+        def forward(self, x):
+            return x.tensor_split(2, 1)[1]
+
+    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(SecondHalf(), (torch.randn(3, 5),), dynamic_shapes={"x": sizes})
+    assert onnxbridge.convert(program, to="onnx").report.agrees

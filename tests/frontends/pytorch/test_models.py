@@ -356,3 +356,12 @@ def test_attention_over_heads_of_dynamic_size(shape):
 
     sizes = {axis: f"size_{axis}" for axis in range(len(shape))}
     check_against_pytorch(Attend(), (torch.randn(shape),), {"q": sizes}, [(torch.randn([n + 1 for n in shape]),)])
+
+
+def test_isin():
+    class IsIn(nn.Module):
+        def forward(self, x, y):
+            among = torch.isin(x, torch.tensor([0, 1, 7])), torch.isin(x, y, invert=True), torch.isin(y, x.long())
+            return *among, torch.isin(x, 1), torch.isin(2, y), torch.isin(x, y[:0])
+
+    check_against_pytorch(IsIn(), (torch.randint(0, 9, (3, 4)).float(), torch.randint(0, 9, (5,))))

@@ -12,6 +12,7 @@ import onnxbridge
 from onnxbridge.hub.builder.builder import Builder
 from onnxbridge.hub.io import onnx_files
 from onnxbridge.runtime.executor.executor import Executor
+from onnxbridge.runtime.verify.compression_drift import Drift
 from onnxbridge.runtime.verify.metrics.metric import metrics_named
 from onnxbridge.runtime.verify.rounding.simulate_precision import HALF
 from onnxbridge.runtime.verify.runner import Runner
@@ -118,3 +119,9 @@ def test_defaults_separate_eight_bits_from_two(method, verdicts):
     except onnxbridge.VerificationError as e:
         report = e.report
     assert report.verdict in verdicts, str(report)
+
+
+def test_a_drift_of_outputs_that_are_zero_is_absolute():
+    drift = Drift()
+    drift.add({"y": np.zeros(3)}, {"y": np.array([0, 1e-6, 0])}, {})
+    assert drift.shares() == {"y": pytest.approx(1e-6)}

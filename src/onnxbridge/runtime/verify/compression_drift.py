@@ -81,12 +81,13 @@ class Drift:
                 self._spans[name] = min(low, a[finite].min(initial=np.inf)), max(high, a[finite].max(initial=-np.inf))
 
     def shares(self) -> dict[str, float]:
-        """The largest distance of each output as a share of the reference's range, or of its magnitude where that is constant."""
+        """The largest distance of each output as a share of the reference's range; of its magnitude where that is constant, and of
+        1 where it is zero."""
         found = {}
         for name, distance in self._distances.items():
             low, high = self._spans[name]
             scale = high - low if high > low else abs(high)
-            found[name] = 0.0 if distance == 0 else float(distance / scale) if scale else np.inf
+            found[name] = float(distance / (scale or 1.0))
         return found
 
 

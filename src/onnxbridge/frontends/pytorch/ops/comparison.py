@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.frontends.pytorch.fx.promotion import cast, is_float, promote
@@ -27,6 +28,27 @@ for _names, _onnx, _negated in (
     (("ge", "greater_equal"), "GreaterOrEqual", False),
 ):  # fmt: skip
     rule(*(f"aten::{n}.{o}" for n in _names for o in ("Tensor", "Scalar")))(_comparison(_onnx, negated=_negated))
+
+
+@rule("aten::isin.Tensor_Tensor")
+def isin(op, elements, test_elements, *, assume_unique=False, invert=False):
+    a, b = promote(op, elements, test_elements)
+    if 0 in b.shape:  # ONNX Runtime's ReduceSum keeps the axis of an empty tensor
+        found = _all_false(op, a)
+    else:
+        equal = op.Equal(op.Unsqueeze(a, [-1]), op.reshape(b, [-1]))
+        found = op.Greater(op.ReduceSum(op.Cast(equal, to=D.INT32), [-1], keepdims=0), np.int32(0))
+    return op.Not(found) if invert else found
+
+
+@rule("aten::isin.Tensor_Scalar")
+def isin_scalar(op, elements, test_element, *, assume_unique=False, invert=False):
+    return isin(op, elements, test_element, invert=invert)
+
+
+@rule("aten::isin.Scalar_Tensor")
+def scalar_isin(op, element, test_elements, *, assume_unique=False, invert=False):
+    return isin(op, element, test_elements, invert=invert)
 
 
 def to_bool(op, x):

@@ -93,9 +93,9 @@ def parse_dynamic(bounds: str | Sequence[str]) -> dict[str, tuple[int, int | Non
     return found
 
 
-LEAST = (2, 32, 48, 64, 224, 512, 1024)
+LEAST = (2, 32, 48, 64, 224, 512, 1024, 7)
 """Minimum sizes to try for dynamic dimensions after the first: networks that halve an image five times, or read windows of
-audio, compute nothing on smaller inputs."""
+audio, compute nothing on smaller inputs; 7 is for those that accept odd sizes only."""
 
 
 def samples_for(

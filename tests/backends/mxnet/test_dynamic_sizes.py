@@ -180,3 +180,20 @@ def test_sizes_that_no_input_has_are_refused():
     )
     with pytest.raises(onnxbridge.ConversionError, match="input 'starts' must be known when converting"):
         onnxbridge.convert(onnx.parser.parse_model(text), to="mxnet", verify=False)
+
+
+def test_everything_is_sorted_along_a_dynamic_axis():
+    text = (
+        "g (float[N, 4] x) => (float[N, 4] y, int64[N, 4] i) { n = Shape<start = 0, end = 1>(x) "
+        "y, i = TopK<axis = 0, largest = 0>(x, n) }"
+    )
+    run(text, x=np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32))
+
+
+def test_a_number_of_largest_elements_that_is_computed_is_refused():
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N, 4] x) => (float[M, 4] y, int64[M, 4] i) '
+        "{ n = Shape<end = 1>(x) two = Constant<value_ints = [2]>() half = Div(n, two) y, i = TopK<axis = 0>(x, half) }"
+    )
+    with pytest.raises(onnxbridge.ConversionError, match="input 'K' must be known when converting"):
+        onnxbridge.convert(onnx.parser.parse_model(text), to="mxnet", verify=False)

@@ -13,16 +13,17 @@ Size = int | str | None
 
 
 def name_sizes(node: ir.Node) -> None:
-    """Set the sizes of the result of a node that an input determines, where they are provably those of other values."""
-    result = node.outputs[0]
-    if node.domain or node.op_type not in _SIZES or result.shape is None or all(map(_is_set, result.shape)):
+    """Set the sizes of the results of a node that an input determines, where they are provably those of other values."""
+    if node.domain or node.op_type not in _SIZES:
         return
-    found = _SIZES[node.op_type](node)
-    if found is None or len(found) != len(result.shape):
-        return
-    result.shape = ir.Shape([
-        old if _is_set(old) or not _is_known(size) else size for old, size in zip(result.shape, found, strict=True)
-    ])  # fmt: skip
+    results = [r for r in node.outputs if r.shape is not None and not all(map(_is_set, r.shape))]
+    found = _SIZES[node.op_type](node) if results else None
+    for result in results:
+        if found is None or result.shape is None or len(found) != len(result.shape):
+            continue
+        result.shape = ir.Shape([
+            old if _is_set(old) or not _is_known(size) else size for old, size in zip(result.shape, found, strict=True)
+        ])  # fmt: skip
 
 
 def _is_set(size: int | ir.SymbolicDim) -> bool:
@@ -97,11 +98,22 @@ def _range(node: ir.Node) -> list[Size] | None:
     return known_elements(limit) if _is_number(start, 0) and _is_number(delta, 1) else None
 
 
+def _top_k(node: ir.Node) -> list[Size] | None:
+    known = _sizes_and_shape(node)
+    if known is None:
+        return None
+    sizes, k = known
+    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
+    if len(k) == 1 and -len(sizes) <= axis < len(sizes):
+        sizes[axis] = k[0]
+    return sizes
+
+
 def _is_number(value: ir.Value | None, number: int) -> bool:
     array = constant_array(value)
     return array is not None and array.size == 1 and bool(array.reshape(-1)[0] == number)
 
 
 _SIZES: dict[str, Callable[[ir.Node], list[Size] | None]] = {
-    "Reshape": _reshaped, "Expand": _expanded, "ConstantOfShape": _filled, "Range": _range,
+    "Reshape": _reshaped, "Expand": _expanded, "ConstantOfShape": _filled, "Range": _range, "TopK": _top_k,
 }  # fmt: skip

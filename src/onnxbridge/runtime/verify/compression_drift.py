@@ -81,8 +81,8 @@ class Drift:
                 self._spans[name] = min(low, a[finite].min(initial=np.inf)), max(high, a[finite].max(initial=-np.inf))
 
     def shares(self) -> dict[str, float]:
-        """The largest distance of each output as a share of the reference's range; of its magnitude where that is constant, and of
-        1 where it is zero."""
+        """The largest distance of each output as a share of the reference's range; of its magnitude where that is constant, of 1
+        where it is zero."""
         found = {}
         for name, distance in self._distances.items():
             low, high = self._spans[name]

@@ -18,12 +18,13 @@ HINT = "make it a constant, or give the input a fixed shape"
 
 
 def declared_shape(sym, name):
-    """The declared shape of the result, which says what the input `name` would: integers, and sizes computed from dynamic ones.
+    """The declared shape of the first result that is used, which says what the input `name` would: integers, and sizes computed
+    from dynamic ones.
 
     Raises:
         Unsupported: if a size is none of these.
     """
-    shape = sym.expected[0] if sym.expected else None
+    shape = next((s for s in sym.expected if s is not None), None)
     if shape is None or not all(isinstance(d, int) or _expression(sym, d) is not None for d in shape):
         raise Unsupported(f"input {name!r} must be known when converting", HINT)
     return shape

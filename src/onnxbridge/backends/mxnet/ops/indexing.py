@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxbridge.backends.mxnet.ops import rule
 from onnxbridge.backends.mxnet.ops.control import foreach
-from onnxbridge.backends.mxnet.ops.dynamic_sizes import count, declared_shape
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, count, declared_shape
 from onnxbridge.backends.mxnet.ops.shape import squeeze
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
@@ -147,10 +147,17 @@ def one_hot(sym, indices, depth: Int, values: Array, *, axis=-1):
 
 
 @rule("TopK")
-def topk(sym, X, K: Int, *, axis=-1, largest=1, sorted=1):
-    if K == 0:
-        raise Unsupported("K=0, which means all elements in MXNet")
-    return sym.topk(X, axis=axis, k=K, ret_typ="both", is_ascend=not largest, dtype="int64", outputs=2)
+def topk(sym, X, K, *, axis=-1, largest=1, sorted=1):
+    """k=0 means all elements in MXNet."""
+    if K.array is not None:
+        k = int(K.array.reshape(-1)[0])
+        if k == 0:
+            raise Unsupported("K=0, which means all elements in MXNet")
+    elif declared_shape(sym, "K")[axis] == X.shape[axis]:
+        k = 0
+    else:
+        raise Unsupported("input 'K' must be known when converting", HINT)
+    return sym.topk(X, axis=axis, k=k, ret_typ="both", is_ascend=not largest, dtype="int64", outputs=2)
 
 
 @rule("CumSum")

@@ -10,11 +10,11 @@ from onnxbridge.frontends.pytorch.ops import rule
 D = ir.DataType
 
 
-def full_vector(op, value, size, like):
-    """A constant vector in the dtype of `like`."""
-    if not isinstance(size, int):
-        raise Unsupported("the number of channels must be static")
-    return op.constant(np.full(size, value, like.dtype.numpy()))
+def full(op, value, shape, like):
+    """A number as a tensor of the given sizes, in the dtype of `like`; a constant where the sizes are static."""
+    if not all(isinstance(n, int) for n in shape):
+        return op.Expand(op.constant(np.array(value, like.dtype.numpy())), op.dims(shape))
+    return op.constant(np.full(shape, value, like.dtype.numpy()))
 
 
 @rule("aten::batch_norm")
@@ -73,9 +73,9 @@ def batch_norm_with_update(op, input, weight, bias, running_mean, running_var, m
 
 
 def _normalize(op, input, weight, bias, mean, var, eps):
-    channels = mean.shape[0]
-    weight = full_vector(op, 1, channels, mean) if weight is None else weight
-    bias = full_vector(op, 0, channels, mean) if bias is None else bias
+    channels = op.size(mean, 0)
+    weight = full(op, 1, [channels], mean) if weight is None else weight
+    bias = full(op, 0, [channels], mean) if bias is None else bias
     return op.BatchNormalization(input, weight, bias, mean, var, epsilon=eps)
 
 
@@ -98,9 +98,7 @@ def _scale_and_shift(op, x, weight, bias):
 @rule("aten::layer_norm")
 def layer_norm(op, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     if weight is None:
-        if not all(isinstance(n, int) for n in normalized_shape):
-            raise Unsupported("the normalized shape must be static")
-        weight = op.constant(np.ones(normalized_shape, input.dtype.numpy()))
+        weight = full(op, 1, normalized_shape, input)
     return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
 
 
@@ -115,9 +113,9 @@ def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
 
 @rule("aten::group_norm")
 def group_norm(op, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    channels = input.shape[1]
-    weight = full_vector(op, 1, channels, input) if weight is None else weight
-    bias = full_vector(op, 0, channels, input) if bias is None else bias
+    channels = op.size(input, 1)
+    weight = full(op, 1, [channels], input) if weight is None else weight
+    bias = full(op, 0, [channels], input) if bias is None else bias
     return op.GroupNormalization(input, weight, bias, num_groups=num_groups, epsilon=eps)
 
 
@@ -127,9 +125,9 @@ def instance_norm(op, input, weight, bias, running_mean, running_var, use_input_
         return _normalize(op, input, weight, bias, running_mean, running_var, eps)
     if running_mean is not None:
         raise Unsupported("instance normalization updates its statistics", "call eval() before exporting")
-    channels = input.shape[1]
-    weight = full_vector(op, 1, channels, input) if weight is None else weight
-    bias = full_vector(op, 0, channels, input) if bias is None else bias
+    channels = op.size(input, 1)
+    weight = full(op, 1, [channels], input) if weight is None else weight
+    bias = full(op, 0, [channels], input) if bias is None else bias
     return op.InstanceNormalization(input, weight, bias, epsilon=eps)
 
 

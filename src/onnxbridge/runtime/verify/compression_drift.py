@@ -6,7 +6,7 @@ and limited by a number that users see and set. docs/verification.md has the mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,14 +80,15 @@ class Drift:
                 low, high = self._spans.get(name, (np.inf, -np.inf))
                 self._spans[name] = min(low, a[finite].min(initial=np.inf)), max(high, a[finite].max(initial=-np.inf))
 
-    def shares(self) -> dict[str, float]:
-        """The largest distance of each output as a share of the reference's range; of its magnitude where that is constant, of 1
-        where it is zero."""
+    def shares(self, within: Collection[str] = ()) -> dict[str, float]:
+        """The largest distance of each output as a share of the reference's range, or of its magnitude where that is constant. An
+        output of zeros has neither: 0 for those that are `within` their tolerances."""
         found = {}
         for name, distance in self._distances.items():
             low, high = self._spans[name]
             scale = high - low if high > low else abs(high)
-            found[name] = float(distance / (scale or 1.0))
+            is_zero = distance == 0 or (not scale and name in within)
+            found[name] = 0.0 if is_zero else float(distance / scale) if scale else np.inf
         return found
 
 

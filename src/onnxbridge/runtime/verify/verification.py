@@ -245,7 +245,7 @@ def compare_runners(
     fixed = {name: size for name, size in fixed.items() if (bounds or {}).get(name) != (size, size)}
     if fixed:
         weak.append(f"dynamic sizes were never varied: {', '.join(f'{name}={size}' for name, size in fixed.items())}")
-    shares = drift.shares()
+    shares = drift.shares({name for name, each in found.items() if all(c.passed for c in each)})
     weak += weaknesses(shares, drift_cause, not given) if max_drift is None else []
     outputs = tuple(with_drift(replace(worst(c), metrics=measurements.of(name)), shares.get(name)) for name, c in found.items())
     report = Report(

@@ -6,15 +6,9 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx.promotion import cast, is_half
 from onnxbridge.frontends.pytorch.ops import rule
+from onnxbridge.frontends.pytorch.ops.creation import fill
 
 D = ir.DataType
-
-
-def full(op, value, shape, like):
-    """A number as a tensor of the given sizes, in the dtype of `like`; a constant where the sizes are static."""
-    if not all(isinstance(n, int) for n in shape):
-        return op.Expand(op.constant(np.array(value, like.dtype.numpy())), op.dims(shape))
-    return op.constant(np.full(shape, value, like.dtype.numpy()))
 
 
 @rule("aten::batch_norm")
@@ -74,8 +68,8 @@ def batch_norm_with_update(op, input, weight, bias, running_mean, running_var, m
 
 def _normalize(op, input, weight, bias, mean, var, eps):
     channels = op.size(mean, 0)
-    weight = full(op, 1, [channels], mean) if weight is None else weight
-    bias = full(op, 0, [channels], mean) if bias is None else bias
+    weight = fill(op, [channels], 1, mean.dtype) if weight is None else weight
+    bias = fill(op, [channels], 0, mean.dtype) if bias is None else bias
     return op.BatchNormalization(input, weight, bias, mean, var, epsilon=eps)
 
 
@@ -98,7 +92,7 @@ def _scale_and_shift(op, x, weight, bias):
 @rule("aten::layer_norm")
 def layer_norm(op, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     if weight is None:
-        weight = full(op, 1, normalized_shape, input)
+        weight = fill(op, normalized_shape, 1, input.dtype)
     return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
 
 
@@ -114,8 +108,8 @@ def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
 @rule("aten::group_norm")
 def group_norm(op, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     channels = op.size(input, 1)
-    weight = full(op, 1, [channels], input) if weight is None else weight
-    bias = full(op, 0, [channels], input) if bias is None else bias
+    weight = fill(op, [channels], 1, input.dtype) if weight is None else weight
+    bias = fill(op, [channels], 0, input.dtype) if bias is None else bias
     return op.GroupNormalization(input, weight, bias, num_groups=num_groups, epsilon=eps)
 
 
@@ -126,8 +120,8 @@ def instance_norm(op, input, weight, bias, running_mean, running_var, use_input_
     if running_mean is not None:
         raise Unsupported("instance normalization updates its statistics", "call eval() before exporting")
     channels = op.size(input, 1)
-    weight = full(op, 1, [channels], input) if weight is None else weight
-    bias = full(op, 0, [channels], input) if bias is None else bias
+    weight = fill(op, [channels], 1, input.dtype) if weight is None else weight
+    bias = fill(op, [channels], 0, input.dtype) if bias is None else bias
     return op.InstanceNormalization(input, weight, bias, epsilon=eps)
 
 

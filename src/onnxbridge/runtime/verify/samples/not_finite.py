@@ -40,6 +40,8 @@ def _are_defined(value: ir.Value) -> bool:
         if id(v) in seen:
             continue
         seen.add(id(v))
+        if v.is_graph_output() and v.graph is not value.graph:
+            return False  # of a branch or loop, whose result is not followed
         for node, i in v.uses():
             if node.domain not in ("", "ai.onnx") or node.op_type not in IEEE or node.op_type == "ReduceSum":
                 return False

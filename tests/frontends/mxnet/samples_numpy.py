@@ -80,6 +80,7 @@ def numpy_samples():
         s(op, x234, axis=1, keepdims=True)
         s(op, x234)
         s(op, i(1, 2, 4))
+    s("_np_sum", f(), axis=0)
     s("_np_sum _npi_mean", x234, axis=-1, dtype="float64")
     s("_np_sum _npi_mean", ints, dtype="float32")
     s("_np_sum _np_prod _npi_mean _np_max _np_min", flags)
@@ -131,6 +132,7 @@ def numpy_samples():
     for mode in ("linear", "lower", "higher", "midpoint", "nearest"):
         s("_npi_percentile", x234, a(20, 60), axis=1, interpolation=mode)
         s("_npi_percentile", x34, q_scalar=37.0, interpolation=mode)
+        s("_npi_percentile", x234, q_scalar=50.0, axis=0, interpolation=mode)
     s("_npi_percentile", ints, q_scalar=50.0)
 
     # shape
@@ -216,6 +218,10 @@ def numpy_samples():
     s("_npi_insert_scalar", x34, f(5), int_ind=3)
     s("_npi_insert_slice", x34, f(3, 2), start=0, stop=4, step=2, axis=1)
     s("_npi_insert_tensor", x34, f(3, 2), i(1, 3, dtype=np.int64), axis=1)
+    s("Custom", x34, op_type="resize_fallback", new_shape=(5, 3))
+    s("Custom", ints, op_type="resize_fallback", new_shape=2)
+    s("Custom", i([1, 3], [5, 0]), op_type="unravel_index_fallback", shape=(2, 3))
+    s("Custom", i(1, 3, dtype=np.int64), op_type="unravel_index_fallback", shape=4)
 
     # linalg
     spd = a([4, 1, 0], [1, 5, 2], [0, 2, 6])
@@ -257,6 +263,8 @@ def numpy_samples():
     s("_npi_pinv", x34, np.array(1e-4, np.float32))
 
     # random
+    s("Custom", f(3), spd, op_type="mvn_fallback", size=(4, 2), scatter=True)
+    s("Custom", f(2, 3), spd, op_type="mvn_fallback", size=None, scatter=True)
     s("_npi_uniform _npi_uniform_n", low=1.0, high=2.0, size=(3, 4), scatter=True)
     s("_npi_uniform_n", a(1, 2), high=9.0, low=None, size=(3, 4), scatter=True)
     s("_npi_normal _npi_normal_n", loc=1.0, scale=2.0, size=(3, 4), dtype="float64", scatter=True)

@@ -55,6 +55,12 @@ def new_samples():
     s("_npx_index_add _npx_index_update", f(3, 4, 2), at[:, :2].copy(), f(2, 2))
     s("_npx_index_add", f(3, 4, 2), at, f(3, 1))
     s("_npx_index_add _npx_index_update", x34, np.array([[1, 2]], np.int32), f(1))
+    for axis in (0, -1, None):
+        s("_npi_delete", x34, int_ind=-1, axis=axis)
+        s("_npi_delete", x34, start=None, stop=None, step=2, axis=axis)
+        s("_npi_delete", x34, np.array([0, 2, 0, -1]), axis=axis)
+        s("_npi_delete", x34, np.array([1], np.int32), axis=axis, known=(1,))
+    s("_npi_delete", x34, start=3, stop=None, step=-1)
     s("_npi_tril_indices", n=4, k=1, m=3, heads=2)
     s("_npi_tri", N=3, M=4, k=1)
     s("_npi_triu", x34, k=1)

@@ -109,15 +109,19 @@ def index_array(op, data, *, axes=None):
     return op.constant(np.stack([np.indices(dims)[a] for a in chosen], -1).astype(np.int64))
 
 
-@rule("_unravel_index", "unravel_index")
-def unravel_index(op, data, *, shape=None):
-    """The first size may be -1: what is left of an index is its first coordinate."""
+def unravel(op, data, shape):
+    """The coordinates of positions in an array of this shape. Its first size may be -1: it is not used."""
     index, rows = cast(op, data, INT64), []
     for size in shape[:0:-1]:
         rows.insert(0, op.Unsqueeze(op.Mod(index, size, fmod=1), [0]))
         index = op.Div(index, size)
     rows.insert(0, op.Unsqueeze(index, [0]))
     return like(op, op.Concat(*rows, axis=0), data)
+
+
+@rule("_unravel_index", "unravel_index")
+def unravel_index(op, data, *, shape=None):
+    return unravel(op, data, shape)
 
 
 @rule("_ravel_multi_index", "ravel_multi_index")

@@ -12,9 +12,9 @@ from onnxbridge.hub.ir.values import cast, rank
 
 
 def reduced_axes(data, axis, exclude):
-    """The axes to reduce over, by default all; with `exclude`, all but those given."""
+    """The axes to reduce over, by default all; with `exclude`, all but these. A scalar has none, whatever the axis."""
     everything = range(rank(data))
-    chosen = {a % len(everything) for a in as_tuple(axis)}
+    chosen = {a % len(everything) for a in as_tuple(axis) if everything}
     if exclude:
         return [a for a in everything if a not in chosen]
     return sorted(chosen) or list(everything)

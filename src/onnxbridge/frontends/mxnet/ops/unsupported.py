@@ -51,8 +51,8 @@ rule.unsupported(
 )  # fmt: skip
 rule.unsupported("_contrib_RROIAlign", reason="pooling of rotated regions is not supported")
 rule.unsupported(
-    "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor", "_npi_delete", "_scatter_set_nd",
-    "_npi_scatter_set_nd", "fill_element_0index", "_npi_fill_diagonal",
+    "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor", "_scatter_set_nd", "_npi_scatter_set_nd",
+    "fill_element_0index", "_npi_fill_diagonal",
     reason="MXNet runs it on arrays in place or at once, not in symbols",
 )  # fmt: skip
 rule.unsupported(

@@ -1,4 +1,4 @@
-"""Selection by conditions and indices, insertion, and sizes that depend on values."""
+"""Selection by conditions and indices, insertion, deletion, and sizes that depend on values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def constraint_check(op, input, *, msg="Constraint violated."):
     return op.Cast(op.ReduceMin(op.Cast(cast(op, input, BOOL), to=INT32), keepdims=0), to=BOOL)
 
 
-# insertion
+# insertion and deletion
 
 
 def _along(op, arr, axis):
@@ -131,3 +131,20 @@ def insert_tensor(op, arr, values, obj=None, *, val=None, start=None, stop=None,
     if val is not None:
         values, obj = None, values
     return _insert(op, arr, values, obj, val, start, stop, step, int_ind, axis)
+
+
+@rule("_npi_delete")
+def delete(op, arr, obj=None, *, start=None, stop=None, step=None, int_ind=None, axis=None):
+    """Without the rows at the given positions. Negative positions count from the end, but not those in an array."""
+    arr, axis = _along(op, arr, axis)
+    size = op.size(arr, axis)
+    if obj is None:
+        chosen = _selected(op, arr, axis, None, start, stop, step, int_ind)
+        if isinstance(size, int):
+            return op.Gather(arr, np.delete(np.arange(size), chosen), axis=axis)
+        chosen = op.Add(op.constant(chosen), size) if int_ind < 0 else op.constant(chosen)
+    else:
+        chosen = op.Reshape(cast(op, obj, INT64), [-1])
+    rows = op.Range(op.constant(np.int64(0)), op.constant(np.int64(size)), op.constant(np.int64(1)))
+    deleted = op.ReduceMax(op.Cast(op.Equal(op.Unsqueeze(rows, [1]), chosen), to=INT32), [1], keepdims=0)
+    return op.Compress(arr, op.Equal(deleted, np.int32(0)), axis=axis)

@@ -96,7 +96,7 @@ def percentile(op, a, q=None, *, axis=None, interpolation="linear", keepdims=Fal
     elif interpolation == "midpoint":
         found = op.Mul(op.Add(pick(low), pick(high)), 0.5)
     else:
-        found = pick({"lower": low, "higher": high, "nearest": op.Round(at)}[interpolation])
+        found = pick({"lower": low, "higher": high, "nearest": op.Floor(op.Add(at, 0.5))}[interpolation])
     if rank(q):  # the percentiles come first
         order = [*range(len(rest), len(rest) + rank(q)), *range(len(rest))]
         found = op.Transpose(found, perm=order)

@@ -225,6 +225,8 @@ def samples():
     s("_unravel_index unravel_index", i(12, 4), shape=(3, 4))
     s("_unravel_index", a(37, 14, 3, 0, -1, -6), shape=(-1, 4))
     s("_ravel_multi_index ravel_multi_index", np.array([[0, 2], [1, 3]], np.float32), shape=(3, 4))
+    s("_ravel_multi_index", np.array([[0.7, -1.5, 2], [1.9, 2.5, -0.5]], np.float32), shape=(3, 4))
+    s("_ravel_multi_index", np.array([[0, 2], [1, 3], [4, 1]], np.int32), shape=(3, 4, 5))
     s("sort argsort", x34, axis=0, is_ascend=False)
     s("sort argsort", x34)
     s("sort argsort", x34, axis=None)
@@ -278,6 +280,7 @@ def samples():
     s("GroupNorm", img, f(2), f(2), heads=3, num_groups=2, output_mean_var=True, eps=1e-3)
     for mode in ("instance", "channel", "spatial"):
         s("L2Normalization", img, mode=mode)
+    s("L2Normalization", f(3), eps=0.1)
     s("LRN", img, nsize=3, alpha=0.01, beta=0.7, knorm=1.5)
     s("LRN", img, nsize=4, alpha=0.5)
 

@@ -158,6 +158,7 @@ def numpy_samples():
     s("_np_roll", x34, shift=(1,))
     s("_np_roll", x34, shift=(1, -1), axis=(0, 1))
     s("_np_roll", x34, shift=(7,), axis=(1,))
+    s("_np_roll", x34, shift=(4, 1), axis=(1, 0))
     s("_npi_flip", x234, axis=(0, 2))
     for k in (1, 2, 3, 0, -1):
         s("_npi_rot90", x234, k=k, axes=(0, 1))
@@ -169,6 +170,7 @@ def numpy_samples():
     s("_npi_hstack _npi_vstack _npi_dstack _npi_column_stack", f(3), f(3), num_args=2)
     s("_npi_hstack _npi_vstack _npi_dstack", f(), f(), num_args=2)
     s("_np_atleast_1d _np_atleast_2d _np_atleast_3d", f(), f(3), x34, x234, num_args=4, heads=4)
+    s("_np_atleast_1d _np_atleast_2d _np_atleast_3d", f(3), num_args=1)
     s("_npi_hsplit", x34, indices=(0, 1, 3), heads=3)
     s("_npi_hsplit", f(6), indices=(), sections=3, heads=3)
     s("_npi_dsplit", x234, indices=(), axis=2, sections=2, heads=2)

@@ -62,7 +62,7 @@ NUMBERED = frozenset({
     "amp_multicast", "_linalg_gelqf", "linalg_gelqf", "_linalg_slogdet", "linalg_slogdet", "_linalg_syevd", "_npi_split",
     "_contrib_quantize", "_contrib_quantize_v2", "_contrib_requantize", "_linalg_det",
     "linalg_det", "_npi_det", "_npi_hsplit", "_npi_dsplit",
-    "_npi_average", "_npi_norm", "_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d", "_npi_normal", "_npi_normal_n",
+    "_npi_average", "_npi_norm", "_npi_normal", "_npi_normal_n",
     "_npi_gumbel", "_npi_logistic", "_npi_exponential", "_npi_rayleigh", "_npi_weibull", "_npi_pareto", "_npi_svd", "_npi_eigh",
     "_histogram", "_npi_slogdet", "_npi_qr", "_npi_tril_indices",
 })  # fmt: skip
@@ -83,6 +83,8 @@ def output(node: Node, index: int) -> str:
         several = any(literal(node.attrs.get(f"return_{k}", "False")) in (True, 1) for k in ("index", "inverse", "counts"))
     if op in ("_sample_multinomial", "sample_multinomial"):
         several = literal(node.attrs.get("get_prob", "False")) in (True, 1)
+    if op in ("_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d"):
+        several = literal(node.attrs.get("num_args", "1")) != 1
     if node.op in ("_foreach", "_while_loop", "_cond"):
         several = literal(node.attrs.get("num_outputs", "1")) != 1
     return f"{node.name}_output{index}" if several else f"{node.name}_output"

@@ -126,6 +126,12 @@ def unravel_index(op, data, *, shape=None):
 
 @rule("_ravel_multi_index", "ravel_multi_index")
 def ravel_multi_index(op, data, *, shape=None):
+    """MXNet cuts off fractions after each coordinate is added, not before."""
+    if data.dtype.is_floating_point():
+        flat = cast(op, op.Gather(data, 0, axis=0), INT64)
+        for i, size in enumerate(shape[1:], start=1):
+            flat = cast(op, op.Add(like(op, op.Mul(flat, size), data), op.Gather(data, i, axis=0)), INT64)
+        return like(op, flat, data)
     strides = np.cumprod([1, *shape[:0:-1]])[::-1].reshape([-1] + [1] * (rank(data) - 1))
     flat = op.ReduceSum(op.Mul(cast(op, data, INT64), np.ascontiguousarray(strides, np.int64)), [0], keepdims=0)
     return like(op, flat, data)

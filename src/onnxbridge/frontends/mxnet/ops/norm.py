@@ -81,7 +81,8 @@ def group_norm(op, data, gamma, beta, *, num_groups=1, eps=1e-5, output_mean_var
 @rule("L2Normalization")
 def l2_normalization(op, data, *, eps=1e-10, mode="instance"):
     axes = {"instance": range(1, rank(data)), "channel": [1], "spatial": range(2, rank(data))}[mode]
-    return op.Div(data, op.Sqrt(op.Add(op.ReduceSumSquare(data, list(axes)), eps)))
+    squares = op.ReduceSumSquare(data, list(axes)) if axes else op.Mul(data, data)
+    return op.Div(data, op.Sqrt(op.Add(squares, eps)))
 
 
 @rule("LRN")

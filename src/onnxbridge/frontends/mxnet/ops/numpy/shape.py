@@ -100,9 +100,11 @@ def roll(op, data, *, shift=None, axis=None):
     for a, s in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
         size = op.size(data, a)
         known = [-s % size if size else 0] if isinstance(size, int) else None
+        if known == [0]:
+            continue
         start = op.Reshape(op.Mod(op.constant(np.int64(-s)), size), [1]) if known is None else known
         data = op.Concat(op.Slice(data, start, [LAST], [a]), op.Slice(data, [0], start, [a]), axis=a)
-    return data
+    return op.Identity(data)
 
 
 @rule("_npi_flip")

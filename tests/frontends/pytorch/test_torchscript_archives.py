@@ -167,6 +167,7 @@ MODULES = {
                torch.randn(1, 2, 4)),
     "optimized": (lambda: torch.jit.optimize_for_inference(torch.jit.script(nn.Linear(2, 3).eval())), torch.randn(1, 2)),
     "half": (lambda: torch.jit.script(nn.Linear(2, 3).half()), torch.randn(1, 2).half()),
+    "gelu": (lambda: torch.jit.script(nn.GELU("tanh")), torch.randn(3)),  # its archive has the version elsewhere
     "bfloat16": (lambda: torch.jit.script(nn.Linear(2, 3).bfloat16()), torch.randn(1, 2).bfloat16()),
     "empty": (lambda: torch.jit.script(nn.Identity()), torch.randn(1, 2)),
 }  # fmt: skip

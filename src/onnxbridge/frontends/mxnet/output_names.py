@@ -83,7 +83,7 @@ def output(node: Node, index: int) -> str:
         several = any(literal(node.attrs.get(f"return_{k}", "False")) in (True, 1) for k in ("index", "inverse", "counts"))
     if op in ("_sample_multinomial", "sample_multinomial"):
         several = literal(node.attrs.get("get_prob", "False")) in (True, 1)
-    if op in ("_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d"):
+    if "_atleast_" in op:
         several = literal(node.attrs.get("num_args", "1")) != 1
     if node.op in ("_foreach", "_while_loop", "_cond"):
         several = literal(node.attrs.get("num_outputs", "1")) != 1

@@ -22,6 +22,8 @@ from onnxbridge.hub.io.zip_archives import Archive, content, open_archive
 _MAX_CODE = 64 << 20
 _MAX_PICKLE = 64 << 20
 _CHUNK = 16 << 20
+_SMALL = ("version", ".data/version", "byteorder")
+"""PyTorch writes the version into `.data` where the code calls an operator whose meaning has changed, such as gelu."""
 MAX_IN_MEMORY = 512 << 20
 _HINT = "export the module again with torch.export.save"
 
@@ -65,7 +67,7 @@ def _validated_members(archive: Archive) -> dict[str, bytes]:
         raise LimitError(f"{archive.shown}: has more than {_MAX_CODE >> 20} MiB of code.")
     found = {inner[name]: content(archive, inner[name], _MAX_CODE) for name in code}
     pickles = {name: content(archive, inner[name], _MAX_PICKLE) for name in ("data.pkl", "constants.pkl") if name in inner}
-    small = {inner[name]: content(archive, inner[name], 1000) for name in ("version", "byteorder") if name in inner}
+    small = {inner[name]: content(archive, inner[name], 1000) for name in _SMALL if name in inner}
     try:
         code_checks.check({name.partition("/code/")[2][:-3].replace("/", "."): data for name, data in found.items()})
         for name, data in pickles.items():

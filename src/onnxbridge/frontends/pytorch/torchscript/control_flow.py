@@ -6,13 +6,15 @@ import re
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow, python_values, quantized_tensors
+from onnxbridge.frontends.pytorch.torchscript import data_dependent_flow, python_values, quantized_tensors, traced_numbers
 from onnxbridge.frontends.pytorch.torchscript.not_traceable import NotTraceable
 from onnxbridge.frontends.pytorch.torchscript.python_values import Instance
 from onnxbridge.frontends.pytorch.torchscript.validation.allowed_operators import is_allowed
 
 _MAX_ITERATIONS = 4096  # a loop with a static trip count is unrolled
-_NUMBERS = {"aten::Float": float, "aten::FloatImplicit": float, "aten::Int": int, "aten::IntImplicit": int}
+_TO_NUMBER = {
+    "aten::Float", "aten::FloatImplicit", "aten::Int", "aten::IntImplicit", "aten::ScalarImplicit", "prim::ImplicitTensorToNum",
+}  # fmt: skip
 
 
 def run(block: Any, values: dict[str, Any], attributes: Any) -> None:
@@ -26,6 +28,8 @@ def run(block: Any, values: dict[str, Any], attributes: Any) -> None:
             results = _loop(node, args, values, attributes)
         else:
             results = _run_operator(node, kind, args, attributes)
+            if len(results) == 1:
+                traced_numbers.follow(kind, args, results[0], attributes)
         for output, result in zip(node.outputs(), results, strict=True):
             values[output.debugName()] = result
 
@@ -59,8 +63,8 @@ def _run_operator(node: Any, kind: str, args: list[Any], attributes: Any) -> Any
         )
     if kind == "aten::to":
         return [python_values.to_dtype(node.schema(), args)]
-    if kind in _NUMBERS and (number := attributes.number(args[0])) is not None:
-        return [_NUMBERS[kind](number)]
+    if kind in _TO_NUMBER and (number := attributes.number(args[0])) is not None:
+        return [python_values.OPERATORS[kind](number)]
     if kind in python_values.OPERATORS:
         return _results(node, python_values.OPERATORS[kind](*args))
     if kind in python_values.PYTHON_OPERATORS and _is_on_python_values(args):

@@ -195,6 +195,7 @@ def _forward_function(module: Any) -> Callable[..., Any]:
         ]
         shared = module.shared
         shared.written.clear()
+        shared.numbers.clear()
         result = call(module, "forward", *given)
         for (owner, name), value in list(shared.written.items()):
             _write_back(owner, name, value)
@@ -274,9 +275,12 @@ class _Attributes:
         return value
 
     def number(self, x: Any) -> Any:
-        """The value of a one-element buffer that no code assigns; None for any other tensor."""
+        """The value of a one-element buffer that no code assigns, or of a tensor made of numbers; None for any other tensor."""
         tensor, found = self.shared.numbers.get(id(x), (None, None))
         return found if tensor is x else None
+
+    def set_number(self, x: Any, number: Any) -> None:
+        self.shared.numbers[id(x)] = x, number
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         if self.shared.depth:

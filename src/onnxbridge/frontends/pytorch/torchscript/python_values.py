@@ -65,6 +65,10 @@ def _to_int(x: Any) -> Any:
     return x.item() if _is_tensor(x) and not x.is_floating_point() else torch.sym_int(x.item() if _is_tensor(x) else x)
 
 
+def _to_number(x: Any) -> Any:
+    return x.item() if _is_tensor(x) else x
+
+
 def _to_float(x: Any) -> Any:
     torch = frameworks.torch()
     return torch.sym_float(x.item() if _is_tensor(x) else x) if not isinstance(x, str) else float(x)
@@ -175,7 +179,7 @@ PYTHON_OPERATORS: dict[str, Callable[..., Any]] = {
 OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::Bool": truth_value, "aten::Int": _to_int, "aten::Float": _to_float, "aten::__not__": _not, "aten::len": _length,
     "aten::IntImplicit": _to_int, "aten::FloatImplicit": _to_float,
-    "aten::ScalarImplicit": lambda x: x.item() if _is_tensor(x) else x,
+    "aten::ScalarImplicit": _to_number, "prim::ImplicitTensorToNum": _to_number,
     "aten::__is__": operator.is_, "aten::__isnot__": operator.is_not, "aten::size": _size, "aten::dim": lambda x: x.dim(),
     "aten::numel": lambda x: x.numel(), "aten::format": _format, "aten::warn": lambda *a: None, "prim::Print": lambda *a: None,
     "aten::__range_length": _range_length, "aten::__derive_index": lambda index, start, step: start + index * step,
@@ -188,7 +192,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::tensor": _make_tensor, "aten::as_tensor": _make_tensor,
     "prim::ListConstruct": lambda *a: list(a), "prim::TupleConstruct": lambda *a: tuple(a),
     "prim::DictConstruct": lambda *a: dict(zip(a[::2], a[1::2], strict=True)), "prim::TupleIndex": lambda t, i: t[i],
-    "prim::Uninitialized": lambda: None, "aten::dict": lambda *a: dict(*a), "prim::ImplicitTensorToNum": lambda x: x.item(),
+    "prim::Uninitialized": lambda: None, "aten::dict": lambda *a: dict(*a),
     "aten::grad_mode": lambda *a: None, "aten::is_grad_enabled": lambda: False, "aten::set_grad_enabled": lambda *a: None,
     "aten::get_autocast_enabled": lambda *a: False, "aten::is_autocast_enabled": lambda *a: False,
     "prim::rangelist": lambda n: list(range(n)), "aten::hash": hash,

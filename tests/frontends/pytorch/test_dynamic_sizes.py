@@ -21,6 +21,8 @@ CASES = {
     "fftshift": (torch.fft.fftshift, [(5, 6), (4, 9), (3, 3)]),
     "roll": (lambda x: torch.roll(x, (1, -3), (0, 1)), [(5, 6), (4, 9), (2, 2)]),
     "roll all": (lambda x: torch.roll(x, 2), [(5, 6), (4, 9)]),
+    "tensor_split": (lambda x: (*x.tensor_split(3, 0), *(x + 1).tensor_split(2, -1)), [(5, 6), (4, 9), (6, 4), (7, 7)]),
+    "cov": (lambda x: (x.cov(), x.cov(correction=0, aweights=x[0].abs()), x.corrcoef(), x[1].cov()), [(5, 6), (4, 9), (7, 5)]),
     "diagonal above": (lambda x: torch.diagonal(x, 1), [(5, 6), (4, 9), (9, 3)]),
     "diagonal below": (lambda x: torch.diagonal(x, -2, -2, -1), [(2, 5, 6), (3, 9, 3)]),
     "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), [(2, 6, 4, 4), (3, 8, 5, 3)]),

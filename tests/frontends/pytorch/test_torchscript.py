@@ -7,6 +7,7 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
+import onnxbridge
 from onnxbridge.cli import group
 from onnxbridge.errors import UnsafeFileError, UsageError
 from onnxbridge.frontends.pytorch import frontend
@@ -90,6 +91,29 @@ class ControlFlow(nn.Module):
         if h.dim() == 3:
             raise ValueError("never")
         return h, torch.tensor(iterations)
+
+
+class Sizes(nn.Module):
+    """A trace records sizes, and what is computed from them, as tensors."""
+
+    def forward(self, x):
+        n = x.shape[0]
+        half, grown = (n + 1) // 2, x.shape[0]
+        grown += 1
+        grown *= 2
+        return torch.arange(half * 2), x[: n // 2], x.reshape(n, -1), x.new_zeros(n - 1), torch.diff(torch.arange(grown)) + n
+
+
+def test_sizes_in_a_trace(tmp_path):
+    traced = torch.jit.trace(Sizes(), (torch.randn(4, 5, 6),), check_trace=False)
+    traced.save(tmp_path / "net.pt")
+    sizes = {"x": {0: "n"}}
+    made = onnxbridge.convert(tmp_path / "net.pt", inputs={"x": ((4, 5, 6), "float32")}, dynamic=sizes, verify=False)
+    session = onnxruntime_session(made.model)
+    for n in (3, 4, 9):
+        x = torch.randn(n, 5, 6)
+        for got, reference in zip(session.run(None, {"x": x.numpy()}), Sizes()(x), strict=True):
+            torch.testing.assert_close(torch.from_numpy(got), reference)
 
 
 def test_control_flow():

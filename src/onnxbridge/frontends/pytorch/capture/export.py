@@ -21,6 +21,7 @@ from onnxbridge.frontends.pytorch.capture.trace_errors import describe
 from onnxbridge.frontends.pytorch.capture.training_mode import modules_in_training, program_for_inference
 from onnxbridge.frontends.pytorch.fx import aliasing, functionalize_views, inline_vmap, norm_statistics
 from onnxbridge.frontends.pytorch.torch_patches.associative_scan import sequential_associative_scan
+from onnxbridge.frontends.pytorch.torch_patches.composite_operators import traceable_composite_operators
 from onnxbridge.frontends.pytorch.torch_patches.functorch_stack import restore_functorch_stack
 from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
 from onnxbridge.frontends.pytorch.torch_patches.packed_sequences import packed_sequences
@@ -179,6 +180,7 @@ def _export(module: Any, example: Example) -> Any:
         packed_sequences(),
         batched_detection(),
         sequential_associative_scan(),
+        traceable_composite_operators(),
         torch.no_grad(),
     ):
         try:
@@ -239,7 +241,7 @@ def _functionalized(program: Any, own: bool) -> Any:
         return program
     torch = frameworks.torch()
     try:
-        with quiet(), lazy_code(), restore_functorch_stack(), torch.no_grad():
+        with quiet(), lazy_code(), restore_functorch_stack(), traceable_composite_operators(), torch.no_grad():
             program = program.run_decompositions(norm_statistics.decompositions(program.graph))
     except Exception as error:  # PyTorch raises many types here
         text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -8,6 +8,7 @@ from onnxbridge.frontends.pytorch.ops import rule
 from onnxbridge.frontends.pytorch.ops.arithmetic import add_promoted, multiply_promoted
 from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.hub.decompositions.linalg import einsum as einsums
+from onnxbridge.hub.ir.values import rank
 
 D = ir.DataType
 
@@ -146,3 +147,39 @@ def _triangle(op, x, diagonal, upper):
     if x.dtype == ir.DataType.BOOL:
         return op.Cast(op.Trilu(op.Cast(x, to=ir.DataType.INT64), k, upper=upper), to=x.dtype)
     return op.Trilu(x, k, upper=upper)
+
+
+# covariance
+
+
+@rule("aten::cov")
+def cov(op, self, *, correction=1, fweights=None, aweights=None):
+    """The covariance of the rows, whose observations count `fweights` times and have the weights `aweights`."""
+    x = self if rank(self) == 2 else op.reshape(self, [1, -1])
+    x = x if is_float(x) else cast(op, x, D.FLOAT)
+    weights = [cast(op, w, x.dtype) for w in (fweights, aweights) if w is not None]
+    if weights:
+        weight = op.Mul(*weights) if len(weights) == 2 else weights[0]
+        total = op.ReduceSum(weight, keepdims=0)
+        weighted = op.Mul(x, weight)
+    else:
+        total, weight, weighted = cast(op, op.constant(op.size(x, 1)), x.dtype), None, x
+    centered = op.Sub(x, op.Div(op.ReduceSum(weighted, [1]), total))
+    lost = op.CastLike(float(correction), x)
+    if aweights is not None:
+        lost = op.Mul(lost, op.Div(op.ReduceSum(op.Mul(weight, weights[-1]), keepdims=0), total))
+    count = op.Max(op.Sub(total, lost), op.CastLike(0.0, x))
+    left = centered if weight is None else op.Mul(centered, weight)
+    found = op.Div(op.MatMul(left, op.Transpose(centered, perm=[1, 0])), count)
+    return op.reshape(found, []) if rank(self) < 2 or self.shape[0] == 1 else found
+
+
+@rule("aten::corrcoef")
+def corrcoef(op, self):
+    """The covariance of rows of variance 1, within [-1, 1]."""
+    products = cov(op, self)
+    if rank(products) == 0:
+        return op.Div(products, products)
+    deviations = op.Sqrt(op.ReduceSum(op.Mul(products, op.EyeLike(products)), [1], keepdims=1))
+    shares = op.Div(op.Div(products, deviations), op.Transpose(deviations, perm=[1, 0]))
+    return op.Clip(shares, op.CastLike(-1.0, shares), op.CastLike(1.0, shares))

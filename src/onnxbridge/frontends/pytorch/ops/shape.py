@@ -276,9 +276,14 @@ def chunk(op, self, chunks, dim=0):
 
 @rule("aten::tensor_split.sections")
 def tensor_split(op, self, sections, dim=0):
-    total = static_size(self, dim)
-    small, extra = divmod(total, sections)
-    return split_into(op, self, [small + (i < extra) for i in range(sections)], dim)
+    """The first parts are longer by one where the size is not a multiple of their number."""
+    total = op.size(self, dim)
+    if isinstance(total, int):
+        small, longer = divmod(total, sections)
+        return split_into(op, self, [small + (i < longer) for i in range(sections)], dim)
+    small, longer = op.Div(total, sections), op.Mod(total, sections)
+    starts = [op.Reshape(op.Add(op.Mul(small, i), op.Min(longer, i)), [1]) for i in range(sections)]
+    return tuple(op.Slice(self, a, b, [dim]) for a, b in zip(starts, [*starts[1:], [INT64_MAX]], strict=True))
 
 
 @rule("aten::tensor_split.indices")

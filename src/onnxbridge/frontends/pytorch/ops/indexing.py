@@ -6,7 +6,6 @@ import onnx_ir as ir
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.pytorch.fx.promotion import cast, category, is_half, promote
 from onnxbridge.frontends.pytorch.ops import rule
-from onnxbridge.frontends.pytorch.ops.creation import fill
 from onnxbridge.frontends.pytorch.ops.reduction import shape_value
 from onnxbridge.frontends.pytorch.ops.shape import INT64_MAX, axis_of, rank, sizes
 from onnxbridge.hub.ir.values import SORTED
@@ -351,8 +350,6 @@ def masked_scatter(op, self, mask, source):
 
 @rule("aten::searchsorted.Tensor")
 def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
-    if 0 in self.shape or 0 in sorted_sequence.shape:  # ONNX Runtime's ReduceSum keeps the axis of an empty tensor
-        return fill(op, sizes(op, self), 0, D.INT32 if out_int32 else D.INT64)
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
     else:
@@ -361,7 +358,8 @@ def searchsorted(op, sorted_sequence, self, *, out_int32=False, right=False, sid
     edges, x = promote(op, sorted_sequence, self)
     edges = op.Unsqueeze(edges, [-2])
     below = op.LessOrEqual(edges, op.Unsqueeze(x, [-1])) if right else op.Less(edges, op.Unsqueeze(x, [-1]))
-    count = op.ReduceSum(op.Cast(below, to=D.INT64), [-1], keepdims=0)
+    last = rank(below) - 1  # ONNX Runtime ignores negative axes where the tensor is empty
+    count = op.ReduceSum(op.Cast(below, to=D.INT64), [last], keepdims=0)
     count = op.reshape(count, []) if rank(self) == 0 and rank(count) else count
     return op.Cast(count, to=D.INT32) if out_int32 else count
 

@@ -10,13 +10,14 @@ from onnxbridge import frameworks
 
 
 # Checked on PyTorch 2.13.0: the kernel of tensor_split compares each part's number with the remainder of the size, so that the
-# program is right only for sizes with the remainder of the example's; the kernel of cov compares tensors as Python values.
+# program is right only for sizes with the remainder of the example's; the kernel of max_pool1d takes the size as a constant; the
+# kernel of cov compares tensors as Python values.
 @contextlib.contextmanager
 def traceable_composite_operators() -> Iterator[None]:
-    """Decompose `tensor_split` and `cov` into operators that are traced at any size."""
+    """Decompose them into operators that are traced at any size."""
     torch = frameworks.torch()
     aten, key = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
-    kernels = {aten.tensor_split.sections: _tensor_split, aten.cov.default: _cov}
+    kernels = {aten.tensor_split.sections: _tensor_split, aten.max_pool1d.default: _max_pool1d, aten.cov.default: _cov}
     before = {op: op.py_kernels.get(key) for op in kernels}
     try:
         for op, kernel in kernels.items():
@@ -38,6 +39,15 @@ def _tensor_split(self: Any, sections: int, dim: int = 0) -> list[Any]:
     small, longer = size // sections, size % sections
     starts = [i * small + torch.sym_min(longer, i) for i in range(sections)]
     return [torch.ops.aten.slice.Tensor(self, dim, a, b) for a, b in zip(starts, [*starts[1:], size], strict=True)]
+
+
+def _max_pool1d(
+    self: Any, kernel_size: list[int], stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False
+) -> Any:
+    """A pooling of images of one row."""
+    aten = frameworks.torch().ops.aten
+    kernel, steps, pads, distances = (1, *kernel_size), (1, *(stride or kernel_size)), (0, *padding), (1, *dilation)
+    return aten.max_pool2d.default(self.unsqueeze(-2), kernel, steps, pads, distances, ceil_mode).squeeze(-2)
 
 
 def _cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:

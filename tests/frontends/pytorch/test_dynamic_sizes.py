@@ -24,6 +24,8 @@ CASES = {
     "tensor_split": (lambda x: (*x.tensor_split(3, 0), *(x + 1).tensor_split(2, -1)), [(5, 6), (4, 9), (6, 4), (7, 7)]),
     "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), [(5, 6), (4, 9), (0, 3)]),
     "max_pool1d": (lambda x: (F.max_pool1d(x, 2, 1), F.max_pool1d(x, 3, 2, 1, ceil_mode=True)), [(2, 3, 9), (1, 2, 5)]),
+    "linspace": (lambda x: x * torch.linspace(-1, x.shape[1] - 0.5, steps=x.shape[1]), [(2, 9), (4, 4), (3, 2)]),
+    "linspace of integers": (lambda x: x + torch.linspace(-3, 10, x.shape[1], dtype=torch.int32), [(2, 9), (4, 4), (3, 12)]),
     "cov": (lambda x: (x.cov(), x.cov(correction=0, aweights=x[0].abs()), x.corrcoef(), x[1].cov()), [(5, 6), (4, 9), (7, 5)]),
     "diagonal above": (lambda x: torch.diagonal(x, 1), [(5, 6), (4, 9), (9, 3)]),
     "diagonal below": (lambda x: torch.diagonal(x, -2, -2, -1), [(2, 5, 6), (3, 9, 3)]),

@@ -26,6 +26,7 @@ from onnxbridge.frontends.pytorch.torch_patches.functorch_stack import restore_f
 from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
 from onnxbridge.frontends.pytorch.torch_patches.packed_sequences import packed_sequences
 from onnxbridge.frontends.pytorch.torch_patches.symbolic_len import symbolic_len
+from onnxbridge.frontends.pytorch.torch_patches.symbolic_linspace import symbolic_linspace
 from onnxbridge.frontends.pytorch.torch_patches.torchvision_detection import batched_detection
 from onnxbridge.frontends.pytorch.torch_patches.unapplied import not_applied
 from onnxbridge.frontends.pytorch.torchscript import interpreter, quantized_tensors
@@ -181,6 +182,7 @@ def _export(module: Any, example: Example) -> Any:
         batched_detection(),
         sequential_associative_scan(),
         traceable_composite_operators(),
+        symbolic_linspace(),
         torch.no_grad(),
     ):
         try:

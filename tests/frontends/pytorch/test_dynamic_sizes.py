@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._decomp import decomposition_table
 from torch.nn import functional as F
 
 import onnxbridge
 from onnxbridge.errors import ConversionError
+from onnxbridge.frontends.pytorch.fx import decompose
 from tests.frontends.pytorch.compare import check_against_pytorch
 
 real = torch.view_as_real
@@ -17,6 +19,11 @@ CASES = {
     "ifft2": (lambda x: real(torch.fft.ifft2(x)), [(5, 6, 7), (4, 3, 9)]),
     "irfft": (torch.fft.irfft, [(5, 6), (4, 9), (4, 2)]),
     "irfft2": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)), [(5, 6, 8), (4, 3, 10)]),
+    "irfft2 of modes": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)[..., :3, :3], s=x.shape[-2:]), [(5, 6, 7), (4, 9, 6)]),
+    "ifft2 of modes": (lambda x: real(torch.fft.ifft2(torch.fft.fft2(x)[..., :3, :3], s=x.shape[-2:])), [(5, 6, 7), (4, 9, 8)]),
+    "fftn to sizes": (lambda x: real(torch.fft.fftn(x, s=(x.shape[1] + 1, 3), dim=(1, 2))), [(5, 6, 7), (4, 3, 9)]),
+    "rfftn ortho": (lambda x: real(torch.fft.rfftn(x, s=(-1, x.shape[2] * 2), norm="ortho")), [(5, 6, 7), (4, 3, 9)]),
+    "irfft ortho": (lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="ortho"), norm="ortho"), [(5, 6), (4, 8)]),
     "hfft": (torch.fft.hfft, [(5, 6), (4, 9)]),
     "fftshift": (torch.fft.fftshift, [(5, 6), (4, 9), (3, 3)]),
     "roll": (lambda x: torch.roll(x, (1, -3), (0, 1)), [(5, 6), (4, 9), (2, 2)]),
@@ -86,6 +93,14 @@ def test_dynamic_size(name):
     first, *others = (torch.randn(shape, generator=torch.Generator().manual_seed(i)) for i, shape in enumerate(shapes))
     sizes = {"x": dict.fromkeys(range(first.dim()), torch.export.Dim.AUTO)}
     check_against_pytorch(Function(function), (first,), sizes, [(other,) for other in others], rtol=1e-5)
+
+
+def test_a_decomposition_that_fixes_sizes_is_refused(monkeypatch):
+    """Once PyTorch has fixed a size, decompositions that are tried later hold for that size only, too."""
+    monkeypatch.setattr(decompose, "_table", lambda: dict(decomposition_table))
+    function, (shape, _) = CASES["ifft2 of modes"]
+    with pytest.raises(ConversionError, match="fft_ifft2"):
+        onnxbridge.convert(Function(function), inputs=(torch.randn(shape),), dynamic={"x": {1: "h", 2: "w"}})
 
 
 @torch.library.custom_op("onnxbridge_sizes::doubled", mutates_args=())

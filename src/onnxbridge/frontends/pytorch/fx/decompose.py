@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.fx import aliasing, functionalize_views
+from onnxbridge.frontends.pytorch.fx import aliasing, fourier_transforms, functionalize_views
 from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
 
 # norms that write running statistics in training: if their rules refuse them, a decomposition would silently drop the writes
@@ -26,7 +26,7 @@ _STATEFUL = frozenset(
 def _table() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import decomposition_table
 
-    return dict(decomposition_table)
+    return dict(decomposition_table) | fourier_transforms.decompositions()
 
 
 @functools.cache
@@ -139,7 +139,17 @@ def trace_decomposition(node: Any, names: Mapping[Any, str]) -> tuple[Any, list[
 
     `names` maps symbols to the user's names of dimensions.
     """
-    return next((found for function in decompositions_of(node.target) if (found := _trace(node, function, names))), None)
+    before = len(_guards(_fake_mode([n.meta.get("val") for n in node.all_input_nodes])))
+    functions = decompositions_of(node.target)
+    return next((found for function in functions if (found := _trace(node, function, names, before))), None)
+
+
+def _fake_mode(values: list[Any]) -> Any:
+    return frameworks.torch()._guards.detect_fake_mode(values)
+
+
+def _guards(mode: Any) -> list[Any]:
+    return mode.shape_env.guards if mode is not None and mode.shape_env is not None else []
 
 
 def _graph_of(leaf: Any) -> Any:
@@ -170,7 +180,9 @@ def _with_reference_ffts(run: Callable[..., Any]) -> Callable[..., Any]:
     return with_references
 
 
-def _trace(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) -> tuple[Any, list[Any]] | None:
+def _trace(node: Any, function: Callable[..., Any], names: Mapping[Any, str], before: int) -> tuple[Any, list[Any]] | None:
+    """One decomposition's graph and arguments; None if it fails, or if it or one tried earlier has fixed a size, since that stays
+    fixed. `before` is the number of guards before any was tried."""
     torch = frameworks.torch()
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
@@ -187,11 +199,9 @@ def _trace(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) ->
         args, kwargs = pytree.tree_unflatten([where.get(x, x) if isinstance(x, torch.fx.Node) else x for x in leaves], spec)
         return function(*args, **kwargs)
 
-    mode = torch._guards.detect_fake_mode(values)
+    mode = _fake_mode(values)
     if mode is None:
         return None
-    guards = mode.shape_env.guards if mode.shape_env is not None else []
-    before = len(guards)
     try:
         with mode, lazy_code(), torch.no_grad():
             if is_library(operator_of(node)):
@@ -204,7 +214,7 @@ def _trace(node: Any, function: Callable[..., Any], names: Mapping[Any, str]) ->
                     return None
     except Exception:  # PyTorch cannot trace it for these values: treated as having no decomposition
         return None
-    if not all(_excludes_zero_or_one(g.expr) or _equates_named_sizes(g.expr, names) for g in guards[before:]):
+    if not all(_excludes_zero_or_one(g.expr) or _equates_named_sizes(g.expr, names) for g in _guards(mode)[before:]):
         return None  # valid only for sizes like the example's
     module.graph.eliminate_dead_code()
     if any(n.target is node.target for n in module.graph.nodes):

@@ -73,6 +73,7 @@ def _resized(x: Any, axis: int, size: Any) -> Any:
     own = x.shape[axis]
     if isinstance(own, int) and isinstance(size, int) and size <= own:
         return x.narrow(axis, 0, size)
-    missing = torch.sym_max(size - own, 0)  # a comparison would fix which of the two is larger
+    # a comparison would fix which of the two is larger, and one element or none would be taken as a constant
+    missing = torch.sym_max(size - own, 0) + 2
     zeros = x.new_zeros([missing if i == axis % x.dim() else n for i, n in enumerate(x.shape)])
     return torch.ops.aten.slice.Tensor(torch.cat([x, zeros], axis), axis, 0, size)

@@ -116,6 +116,63 @@ def test_sizes_in_a_trace(tmp_path):
             torch.testing.assert_close(torch.from_numpy(got), reference)
 
 
+class Masked(nn.Module):
+    def __init__(self, layer, masks):
+        super().__init__()
+        self.layer, self.masks = layer, masks
+
+    def forward(self, x):
+        causal = torch.full((x.shape[1], x.shape[1]), float("-inf")).triu(1) if "causal" in self.masks else None
+        padding = x[:, :, 0] > 1.2 if "padding" in self.masks else None
+        if padding is not None:
+            padding = torch.cat([torch.zeros_like(padding[:, :1]), padding[:, 1:]], 1)  # a row without any key has no result
+        return self.layer(x, src_mask=causal, src_key_padding_mask=padding)
+
+
+@pytest.mark.parametrize("masks", [(), ("causal",), ("padding",), ("causal", "padding")], ids="-".join)
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu", "norm_first": True}], ids=["relu", "gelu"])
+@pytest.mark.filterwarnings("ignore:Support for mismatched:UserWarning")
+def test_fast_path_of_transformer_layers(masks, options, tmp_path):
+    """What is traced without gradients calls one operator for a whole layer."""
+    layer = Masked(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options), masks).eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, (torch.randn(2, 5, 8),), check_trace=False)
+    assert "_transformer_encoder_layer_fwd" in str(traced.inlined_graph)
+    traced.save(tmp_path / "net.pt")
+    sizes = {"x": {0: "n", 1: "t"}}
+    made = onnxbridge.convert(tmp_path / "net.pt", inputs={"x": ((2, 5, 8), "float32")}, dynamic=sizes, verify=False)
+    session = onnxruntime_session(made.model)
+    for shape in ((2, 5, 8), (3, 7, 8)):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            (got,), reference = session.run(None, {"x": x.numpy()}), layer(x)
+        torch.testing.assert_close(torch.from_numpy(got), reference, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_fast_path_of_attention(average, tmp_path):
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, average_attn_weights=average)
+
+    layer = Attends().eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, (torch.randn(2, 5, 8),), check_trace=False)
+    assert "_native_multi_head_attention" in str(traced.inlined_graph)
+    traced.save(tmp_path / "net.pt")
+    sizes = {"x": {0: "n", 1: "t"}}
+    made = onnxbridge.convert(tmp_path / "net.pt", inputs={"x": ((2, 5, 8), "float32")}, dynamic=sizes, verify=False)
+    x = torch.randn(3, 7, 8)
+    with torch.no_grad():
+        references = layer(x)
+    for got, reference in zip(onnxruntime_session(made.model).run(None, {"x": x.numpy()}), references, strict=True):
+        torch.testing.assert_close(torch.from_numpy(got), reference, rtol=1e-4, atol=1e-5)
+
+
 def test_control_flow():
     net = torch.jit.script(ControlFlow().eval())
     others = [(torch.randn(t, n, 4) * s,) for t, n, s in ((3, 2, 1), (7, 5, -3), (1, 1, 10))]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxbridge import frameworks
-from onnxbridge.frontends.pytorch.fx import aliasing, fourier_transforms, functionalize_views
+from onnxbridge.frontends.pytorch.fx import aliasing, fourier_transforms, functionalize_views, transformer_layers
 from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
 
 # norms that write running statistics in training: if their rules refuse them, a decomposition would silently drop the writes
@@ -26,7 +26,7 @@ _STATEFUL = frozenset(
 def _table() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import decomposition_table
 
-    return dict(decomposition_table) | fourier_transforms.decompositions()
+    return dict(decomposition_table) | fourier_transforms.decompositions() | transformer_layers.decompositions()
 
 
 @functools.cache

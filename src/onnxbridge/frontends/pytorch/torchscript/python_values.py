@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxbridge import frameworks
+from onnxbridge.frontends.pytorch.fx import transformer_layers
 
 # the dtypes by ScalarType number, which TorchScript uses for dtypes
 _DTYPES = (
@@ -186,7 +187,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::list_with_default": lambda values, default: [d if v is None else v for v, d in zip(values, default, strict=True)],
     "aten::is_floating_point": lambda x: x.is_floating_point(), "aten::is_complex": lambda x: x.is_complex(),
     "aten::is_scripting": lambda: True, "aten::get_device": lambda x: -1,
-    "aten::device": lambda *a: "cpu", "prim::device": lambda x: "cpu", "prim::dtype": lambda x: dtype_number(x.dtype),
+    "aten::device": lambda *a: "cpu", "prim::device": lambda x: "cpu", "prim::type": lambda device: "cpu",
+    "prim::dtype": lambda x: dtype_number(x.dtype),
     "prim::layout": lambda x: 0, "prim::is_cuda": lambda x: False, "prim::is_cpu": lambda x: True,
     "prim::grad": lambda x: None, "prim::NumToTensor": _as_tensor,
     "aten::tensor": _make_tensor, "aten::as_tensor": _make_tensor,
@@ -197,6 +199,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::get_autocast_enabled": lambda *a: False, "aten::is_autocast_enabled": lambda *a: False,
     "prim::rangelist": lambda n: list(range(n)), "aten::hash": hash,
     "aten::element_size": lambda x: x.element_size(), "aten::manual_seed": lambda *a: None,
+    # before torch.export traces them, so that it records their linear layers and products
+    "aten::_native_multi_head_attention": transformer_layers.multi_head_attention,
+    "aten::_transformer_encoder_layer_fwd": transformer_layers.encoder_layer,
 }  # fmt: skip
 _IDENTITY = ("prim::unchecked_cast", "prim::unchecked_unwrap_optional", "aten::_unwrap_optional", "prim::annotate", "prim::data",
          "aten::cpu", "aten::cuda")  # fmt: skip

@@ -29,6 +29,7 @@ from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_co
 from onnxbridge.frontends.pytorch.torch_patches.packed_sequences import packed_sequences
 from onnxbridge.frontends.pytorch.torch_patches.symbolic_len import symbolic_len
 from onnxbridge.frontends.pytorch.torch_patches.target import CHECKED_ON, Target, replaced
+from tests.frontends.pytorch.compare import check_against_pytorch
 
 MODULES = [importlib.import_module(f"{torch_patches.__name__}.{m.name}") for m in pkgutil.iter_modules(torch_patches.__path__)]
 TARGETS = [target for module in MODULES for target in getattr(module, "TARGETS", ())]
@@ -169,3 +170,31 @@ def test_attention_fast_path():
         with without_attention_fast_path():
             assert not layer(x, src_key_padding_mask=padding).isnan().any()
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+class Masked(nn.Module):
+    def __init__(self, which):
+        super().__init__()
+        options = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "batch_first": True}
+        self.net = {
+            "encoder": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(**options), 1),
+            "decoder": lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(**options), 1),
+            "both": lambda: nn.Transformer(num_encoder_layers=1, num_decoder_layers=1, **options),
+        }[which]()
+        self.which = which
+
+    def forward(self, x, mask):
+        if self.which == "encoder":
+            return self.net(x, mask=mask)
+        return self.net(x, x, tgt_mask=mask, memory_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+@pytest.mark.parametrize("which", ["encoder", "decoder", "both"])
+def test_masks_of_transformers(which):
+    """They are inputs: PyTorch compares them with the causal mask, and the result is no part of a program."""
+    causal = nn.Transformer.generate_square_subsequent_mask
+    other = torch.zeros(4, 4)
+    other[2, 1] = -torch.inf
+    sizes = {"x": {0: "n", 1: "t"}, "mask": {0: "t", 1: "t"}}
+    first, *others = ((torch.randn(n, t, 8), mask) for n, t, mask in ((2, 5, causal(5)), (3, 4, other), (2, 6, causal(6))))
+    check_against_pytorch(Masked(which).eval(), first, sizes, others)

@@ -21,6 +21,7 @@ from onnxbridge.frontends.pytorch.capture.trace_errors import describe
 from onnxbridge.frontends.pytorch.capture.training_mode import modules_in_training, program_for_inference
 from onnxbridge.frontends.pytorch.fx import aliasing, functionalize_views, inline_vmap, norm_statistics
 from onnxbridge.frontends.pytorch.torch_patches.associative_scan import sequential_associative_scan
+from onnxbridge.frontends.pytorch.torch_patches.causal_masks import masks_without_detection
 from onnxbridge.frontends.pytorch.torch_patches.composite_operators import traceable_composite_operators
 from onnxbridge.frontends.pytorch.torch_patches.functorch_stack import restore_functorch_stack
 from onnxbridge.frontends.pytorch.torch_patches.lazy_graph_module import lazy_code
@@ -183,6 +184,7 @@ def _export(module: Any, example: Example) -> Any:
         sequential_associative_scan(),
         traceable_composite_operators(),
         symbolic_linspace(),
+        masks_without_detection(),
         torch.no_grad(),
     ):
         try:

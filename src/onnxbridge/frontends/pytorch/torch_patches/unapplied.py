@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from onnxbridge.frontends.pytorch.torch_patches import associative_scan, packed_sequences, symbolic_len, torchvision_detection
+from onnxbridge.frontends.pytorch.torch_patches import (
+    associative_scan,
+    causal_masks,
+    packed_sequences,
+    symbolic_len,
+    torchvision_detection,
+)  # fmt: skip
 
-_TARGETS = (*associative_scan.TARGETS, *packed_sequences.TARGETS, *symbolic_len.TARGETS, *torchvision_detection.TARGETS)
+_TARGETS = (*associative_scan.TARGETS, *causal_masks.TARGETS, *packed_sequences.TARGETS, *symbolic_len.TARGETS,
+            *torchvision_detection.TARGETS)  # fmt: skip
 
 
 def not_applied() -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 import onnxbridge
 from onnxbridge.errors import ConversionError, UnsafeFileError, UsageError
@@ -47,6 +48,27 @@ def test_input_and_output_names():
     model = check_against_pytorch(net, example)
     assert [v.name for v in model.graph.inputs] == ["x", "pair_a", "pair_b"]
     assert [v.name for v in model.graph.outputs] == ["relu", "sum", "x_1", "more_0"]
+
+
+class Output(dict):
+    """A container whose library registers it without the keys of its children, as transformers 4 does with model outputs."""
+
+
+class Pair(list):
+    """Another one, which is no mapping."""
+
+
+pytree.register_pytree_node(Output, lambda d: (list(d.values()), list(d)), lambda values, keys: Output(zip(keys, values)))  # noqa: B905
+pytree.register_pytree_node(Pair, lambda p: (list(p), None), lambda values, _: Pair(values))
+
+
+def test_names_in_containers_that_are_registered_without_keys():
+    class Net(nn.Module):
+        def forward(self, x):
+            return Output(logits=x + 1, hidden=Pair([x * 2, x * 3]))
+
+    made = onnxbridge.convert(Net(), inputs=(torch.ones(2),))
+    assert [o.name for o in made.model.graph.output] == ["logits", "hidden_0", "hidden_1"]
 
 
 def test_weights_have_the_same_names_and_memory():

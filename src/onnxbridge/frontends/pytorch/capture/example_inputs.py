@@ -211,14 +211,11 @@ def _spec_axes(inputs: Any) -> dict[str, dict[int, str]]:
 
 def _leaf_names(signature: inspect.Signature, args: Any, kwargs: Any) -> list[str]:
     """The names that torch.export gives the inputs, in order: parameter names, followed by keys and indices of nested values."""
-    from torch.utils import _pytree as pytree
-
     bound = signature.bind(*args, **kwargs).arguments
     names = []
     for name, value in bound.items():
         kind = signature.parameters[name].kind
-        for path, _ in pytree.tree_flatten_with_path(value)[0]:
-            keys = io_names.path_keys(path)
+        for keys in io_names.leaf_paths(value):
             names.append(io_names.leaf_name(keys if kind is inspect.Parameter.VAR_KEYWORD else [name, *keys]))
     return names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,31 @@ def _present_path(keys: list[str]) -> list[str]:
     return ["present", *keys[1:]] if keys[0] == "past_key_values" and "layers" in keys[:-1] else keys
 
 
+def leaf_paths(value: Any) -> list[list[str]]:
+    """The keys that lead to each leaf of a nested value.
+
+    A library may register a container without keys, as transformers 4 does with the outputs of models: a mapping then has its own,
+    other containers have indices.
+    """
+    from torch.utils import _pytree as pytree
+
+    def walk(node: Any, path: tuple[Any, ...]) -> Iterator[list[str]]:
+        handler = pytree.SUPPORTED_NODES.get(pytree._get_node_type(node))
+        if handler is None:
+            yield path_keys(path)
+            return
+        if handler.flatten_with_keys_fn is not None:
+            children = handler.flatten_with_keys_fn(node)[0]
+        else:
+            items = list(handler.flatten_fn(node)[0])
+            keys = node if isinstance(node, Mapping) and len(node) == len(items) else range(len(items))
+            children = [(pytree.MappingKey(k), item) for k, item in zip(keys, items, strict=True)]
+        for key, child in children:
+            yield from walk(child, (*path, key))
+
+    return list(walk(value, ()))
+
+
 def output_names(spec: Any, inputs: Iterable[str]) -> list[str]:
     """The names of a result's leaves: "output" for a single one, else keys and fields, else indices.
 
@@ -47,8 +72,7 @@ def output_names(spec: Any, inputs: Iterable[str]) -> list[str]:
     """
     from torch.utils import _pytree as pytree
 
-    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths = [path_keys(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+    paths = leaf_paths(pytree.tree_unflatten(list(range(spec.num_leaves)), spec))
     labels = [leaf_name(_present_path(keys) if keys and not keys[0].isdigit() else ["output", *keys]) for keys in paths]
     if len(labels) == 1 and labels[0].startswith("output"):
         labels = ["output"]

@@ -43,8 +43,8 @@ def _present_path(keys: list[str]) -> list[str]:
 def leaf_paths(value: Any) -> list[list[str]]:
     """The keys that lead to each leaf of a nested value.
 
-    A library may register a container without keys, as transformers 4 does with the outputs of models: a mapping then has its own,
-    other containers have indices.
+    A library may register a container without keys, as transformers 4 does with the outputs of models. Then a mapping has its own
+    keys, and other containers have indices.
     """
     from torch.utils import _pytree as pytree
 

@@ -200,6 +200,11 @@ class Frontend(_Plugin):
     def runner(self, source: Any, device: str = "auto") -> Run:
         """Runs the source itself: prepared once, called for each sample."""
 
+    def run_traced(self, source: Any, feeds: Arrays) -> Arrays | None:
+        """Outputs of the program into which the framework traces the source's Python code, where `runner` runs the code itself;
+        else None. The two differ where the code does something else while it is traced."""
+        return None
+
     def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
         """Run the source once and call `see` with intermediate values, by the names that they have in the hub model.
 

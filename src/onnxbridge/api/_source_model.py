@@ -14,7 +14,7 @@ from onnxbridge.api._arguments.data import reading
 from onnxbridge.api._arguments.example_inputs import example_feeds, parsed_dynamic, parsed_inputs
 from onnxbridge.errors import MissingFrameworkError
 from onnxbridge.progress import OnStage, quiet
-from onnxbridge.runtime.verify.pairing import started_runner, with_constants
+from onnxbridge.runtime.verify.pairing import source_runner
 from onnxbridge.runtime.verify.runner import Runner
 from onnxbridge.runtime.verify.samples.samples_file import Sample
 
@@ -87,9 +87,9 @@ def _is_path(source: Any) -> bool:
 def _reference(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
     missing: MissingFrameworkError | None = None
     try:
-        runner = started_runner(reader, lambda: reader.runner(source, device))
+        runner = source_runner(reader, source, hub, device)
         if reader.runs_here():
-            return with_constants(runner, hub)
+            return runner
     except MissingFrameworkError as e:
         missing = e
     from onnxbridge.runtime import devices

@@ -51,3 +51,17 @@ def test_empty_selection(dynamic):
 def test_max_pool_is_written_at_the_lowest_opset():
     result = onnxbridge.convert(nn.MaxPool2d(3, 2, 1), "onnx", inputs=(torch.randn(1, 2, 8, 8),))
     assert result.model.opset_import[0].version == 18
+
+
+class Replaced(nn.Module):
+    """Writes embeddings of selected tokens between those of all, as multimodal language models do."""
+
+    def forward(self, tokens):
+        selected = tokens > 9
+        embeddings = tokens[:, None].expand(-1, 2) * 0.5
+        return embeddings.masked_scatter(selected[:, None], tokens[selected][:, None].expand(-1, 2) * 2.0)
+
+
+@pytest.mark.parametrize("dynamic", [None, {"tokens": {0: "t"}}], ids=["fixed", "dynamic"])
+def test_masked_scatter_of_nothing(dynamic):
+    check_against_pytorch(Replaced(), (torch.arange(5) * 4,), dynamic, [(torch.arange(5),)])

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import torch
 
 import onnxbridge
 from onnxbridge.errors import VerificationError
@@ -57,3 +58,33 @@ def test_onnx_runtime_against_the_specification():
     with pytest.raises(VerificationError) as caught:
         onnxbridge.convert(onnx.parser.parse_model(text), to="pytorch")
     assert "computes y as PyTorch does, not as ONNX Runtime" in str(caught.value.report)
+
+
+class Shortcut(torch.nn.Module):
+    """Leaves out a mask where all of it is True, but not while it is traced; the masked branch has a fault."""
+
+    def forward(self, x, mask):
+        if not torch.compiler.is_exporting() and mask.all():
+            return x * 2
+        return torch.where(mask, x, 0)
+
+
+def test_code_that_does_something_else_while_it_is_traced():
+    example = (torch.randn(3), torch.ones(3, dtype=torch.bool))
+    with pytest.raises(VerificationError) as caught:
+        onnxbridge.convert(Shortcut(), to="onnx", inputs=example)
+    said = "PyTorch's own trace of the model computes output as the converted model does: the Python code does something else"
+    assert said in str(caught.value.report)
+
+
+class Plain(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def test_nothing_is_said_of_the_trace_of_other_models():
+    wrong = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float[3] output) <float b = {1.5}> { output = Add (x, b) }'
+    )
+    report = onnxbridge.verify(Plain(), wrong, inputs=(torch.randn(3),))
+    assert not report.passed and "own trace" not in str(report)

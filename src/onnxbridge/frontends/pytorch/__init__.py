@@ -97,6 +97,11 @@ class PytorchFrontend(Frontend):
 
         return runner(source)
 
+    def run_traced(self, source: Any, feeds: Arrays) -> Arrays | None:
+        from onnxbridge.frontends.pytorch.capture.runner import run_traced
+
+        return run_traced(source, feeds)
+
     def watch(self, source: Any, feeds: Arrays, see: Callable[[str, Any], None], device: str = "auto") -> bool:
         from onnxbridge.frontends.pytorch.capture.watch import watch
 

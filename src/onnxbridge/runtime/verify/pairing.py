@@ -63,7 +63,7 @@ def runnable(
     hub = load(reader, source)
     names = tuple(str(v.name) for v in hub.graph.inputs), tuple(str(v.name) for v in hub.graph.outputs)
     shapes = {str(v.name): [d if isinstance(d, int) else None for d in v.shape] for v in hub.graph.inputs if v.shape is not None}
-    runner = with_constants(started_runner(reader, lambda: reader.runner(source, device)), hub)
+    runner = source_runner(reader, source, hub, device)
     return Runnable(runner, *names, hub, shapes=shapes, watch=lambda feeds, see: reader.watch(source, feeds, see, device))
 
 
@@ -90,6 +90,23 @@ def _hub(source: Any, load: Callable[[plugins.Frontend, Any], ir.Model]) -> ir.M
         return load(isolation.frontend_for(source), source)
     except (ConversionError, UsageError):
         return None
+
+
+def source_runner(reader: plugins.Frontend, source: Any, hub: ir.Model, device: str) -> Runner:
+    """What runs a source in its framework, with the inputs supplied that are constants of the hub model.
+
+    Raises:
+        VerificationError: if the framework fails to load it.
+    """
+    from onnxbridge.hub.passes.bind_inputs import bound_inputs
+
+    runner = started_runner(reader, lambda: reader.runner(source, device))
+    constants = bound_inputs(hub)
+    return replace(
+        runner,
+        run=(lambda feeds: runner.run({**feeds, **constants})) if constants else runner.run,
+        run_traced=lambda feeds: reader.run_traced(source, {**feeds, **constants}),
+    )
 
 
 def started_runner(plugin: plugins.Frontend | plugins.Backend, start: Callable[[], Run], unit: float | None = None) -> Runner:
@@ -122,14 +139,6 @@ def artifact_runner(backend: plugins.Backend, artifact: Any, device: str) -> Run
     run = backend.in_float32(artifact)
     finer = None if run is None else Runner("computed in float32", run, main_line=backend.main_line)
     return replace(runner, finer=finer, stored=backend.as_stored(artifact))
-
-
-def with_constants(runner: Runner, hub: ir.Model | None) -> Runner:
-    """The source's runner, with the inputs supplied that are constants of the hub model."""
-    from onnxbridge.hub.passes.bind_inputs import bound_inputs
-
-    constants = bound_inputs(hub)
-    return replace(runner, run=lambda feeds: runner.run({**feeds, **constants})) if constants else runner
 
 
 def paired(reference: Runnable, candidate: Runnable) -> Runner:

@@ -27,6 +27,7 @@ class Runner:
         weak: why a comparison with this model proves little.
         main_line: the line of an error's message that gives the reason.
         has_empty_arrays: whether it runs on arrays without elements.
+        run_traced: `Frontend.run_traced` of the source.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Runner:
     weak: str = ""
     main_line: Callable[[BaseException | str], str] = first_line
     has_empty_arrays: bool = True
+    run_traced: Callable[[Arrays], Mapping[str, Any] | None] | None = None
 
 
 def run(runner: Runner, feed: Arrays) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
-"""Which of two models that differ computes what the bundled executor does."""
+"""Which of two models that differ computes what a third one does: the bundled executor, or the traced source."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from onnxbridge.runtime.verify.compare import Comparison, compare, result_array
@@ -14,15 +15,40 @@ _EXECUTOR = "onnxbridge's executor"
 
 
 def third_opinion(
-    own: Arrays, expected: Arrays, actual: Arrays, comparisons: Sequence[Comparison], reference: Runner, candidate: Runner
+    feed: Arrays, own: Arrays, expected: Arrays, actual: Arrays, comparisons: Sequence[Comparison], reference: Runner,
+    candidate: Runner,
 ) -> list[str]:  # fmt: skip
-    """Notes on the outputs of one sample that differ: whose result the executor has for the hub model, if it is one of the two.
+    """Notes on the outputs of one sample that differ: whose result the executor has for the hub model, if it is one of the two,
+    and whether the framework itself computes the candidate's result once it has traced the source.
 
     Args:
         own: the executor's outputs.
     """
     if any(_EXECUTOR in title for title in (reference.title, candidate.title)):
         return []
+    executor = _agreements(own, expected, actual, comparisons, reference, candidate)
+    sides = zip(executor.items(), reversed(executor), strict=True)
+    notes = [_note(names, title, other) for (title, names), other in sides if names]
+    traced = _traced(reference, feed)
+    if same := _agreements(traced, expected, actual, comparisons, reference, candidate)[candidate.title]:
+        notes.append(
+            f"{reference.title}'s own trace of the model computes {', '.join(same)} as the converted model does: the Python code "
+            "does something else while it is traced (torch.compiler.is_exporting(), torch.jit.is_tracing(), branches on values)"
+        )
+    return notes
+
+
+def _traced(reference: Runner, feed: Arrays) -> Arrays:
+    """What the traced source computes; nothing where it cannot be traced or run so."""
+    with contextlib.suppress(Exception):  # frameworks raise many types, and this is only advice
+        return (reference.run_traced and reference.run_traced(feed)) or {}
+    return {}
+
+
+def _agreements(
+    own: Arrays, expected: Arrays, actual: Arrays, comparisons: Sequence[Comparison], reference: Runner, candidate: Runner
+) -> dict[str, list[str]]:
+    """For each of the two models, the names of outputs that are the third's, and not the other model's."""
     agrees: dict[str, list[str]] = {reference.title: [], candidate.title: []}
     for one in comparisons:
         if one.passed or one.name not in own or one.name not in actual:
@@ -31,7 +57,7 @@ def third_opinion(
         near = [title for title, value in sides.items() if _agree(one, own[one.name], value)]
         if len(near) == 1:
             agrees[near[0]].append(one.name)
-    return [_note(names, title, other) for (title, names), other in zip(agrees.items(), reversed(agrees), strict=True) if names]
+    return agrees
 
 
 def _agree(one: Comparison, own: object, value: object) -> bool:

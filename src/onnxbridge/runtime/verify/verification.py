@@ -212,7 +212,7 @@ def compare_runners(
         if rounding and not failed and _may_be_rounding(comparisons) and rounding.remeasure(feed):
             comparisons = compare_with(rounding.tolerances(expected))
         if rounding and not failed and not (units or drift_cause) and not all(c.passed for c in comparisons):
-            notes += third_opinion(rounding.results(feed), expected, actual, comparisons, reference, candidate)
+            notes += third_opinion(feed, rounding.results(feed), expected, actual, comparisons, reference, candidate)
         for one in comparisons:
             at = one.worst and replace(one.worst, sample=i)
             found.setdefault(one.name, []).append(replace(one, worst=at))

@@ -101,6 +101,15 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
     return Captured(_functionalized(program, own=True), dims, example.inputs(program), tuple(training))
 
 
+def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The module traced with these arguments, and with their sizes.
+
+    Raises:
+        UsageError: if torch.export cannot trace it.
+    """
+    return _export(module, Example(args, dict(kwargs)))
+
+
 def _dimension_names(program: Any, axis_names: Mapping[str, Mapping[int, str]]) -> dict[Any, str]:
     """Names of an exported program's symbols, which do not include the user's: those passed here for sizes of inputs, else
     "image_0" for the first size of `image`.

@@ -65,6 +65,19 @@ def runner(source: Any) -> Run:
     return run
 
 
+def run_traced(source: Any, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]] | None:
+    """Outputs of the program that torch.export traces with these inputs; None for sources that are programs already."""
+    torch = frameworks.torch()
+    module = load(source)
+    if isinstance(module, torch.export.ExportedProgram) or interpreter.is_scripted(module) or _state_feeds(module, feeds, source):
+        return None
+    tensors = {name: dtypes.tensor(value) for name, value in feeds.items()}
+    args, kwargs = _module_arguments(module, tensors, source)
+    program = export.traced(module, args, kwargs)
+    with torch.no_grad(), quiet():
+        return outputs_of(program.module()(*args, **kwargs), feeds)
+
+
 def _without_printed_code(exported: bool) -> contextlib.AbstractContextManager[Any]:
     """Discard the generated code that a failing program prints to stderr; a program itself prints nothing."""
     return contextlib.redirect_stderr(io.StringIO()) if exported else contextlib.nullcontext()

@@ -344,7 +344,11 @@ def masked_scatter(op, self, mask, source):
     mask = op.Expand(mask, shape)
     flat = op.reshape(mask, [-1])
     order = op.Sub(op.CumSum(op.Cast(flat, to=D.INT64), np.int64(0)), 1)
-    gathered = op.Gather(op.reshape(source, [-1]), op.Max(order, 0))
+    values = op.reshape(source, [-1])
+    if not all(isinstance(size, int) and size for size in sizes(op, source)):
+        # it may be empty where nothing is masked, and Gather needs an element
+        values = op.Concat(values, op.constant([0], dtype=source.dtype), axis=0)
+    gathered = op.Gather(values, op.Max(order, 0))
     return op.Where(mask, op.Reshape(gathered, shape), self)
 
 

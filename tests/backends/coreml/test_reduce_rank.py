@@ -80,6 +80,17 @@ def transposed(op, x):
     return tuple(op.ReduceSum(back(op, op.Transpose(v, perm=p), [12, -1, 4]), [1], keepdims=0) for p in orders)
 
 
+def split(op, x):
+    """Along the first, an inner and the last axis, to high and to lower rank."""
+    v = op.Transpose(view(op, x), perm=[5, 0, 1, 2, 3, 4])
+    first, second = op.Split(v, np.int64([1, 1]), axis=0, outputs=2)
+    inner = op.Split(v, np.int64([1, 3]), axis=3, outputs=2)
+    last = op.Split(op.Squeeze(first, [0]), axis=-1, num_outputs=2, outputs=2)
+    return (
+        op.ReduceSum(op.Sub(first, second), [0, 1], keepdims=0), op.ReduceSum(inner[1], [0, 4], keepdims=0), op.Exp(last[1]),
+    )  # fmt: skip
+
+
 SHAPES = {expanded: [(2, 3, 4, 4)], elementwise: [(2, 3, 8, 8), (3, 4, 1, 4, 1)], transposed: [(2, 8, 24)]}
 
 
@@ -93,7 +104,7 @@ def scatter_gather_nd(op, x):
 
 
 @pytest.mark.parametrize(
-    "write", [reduced, elementwise, expanded, gather_slice_softmax, matrix_products, transposed, scatter_gather_nd]
+    "write", [reduced, elementwise, expanded, gather_slice_softmax, matrix_products, transposed, scatter_gather_nd, split]
 )
 def test_intermediate_values_of_high_rank(write):
     assert_matches_onnx_runtime(model(write, *SHAPES.get(write, [BACK])), *SHAPES.get(write, [BACK]))

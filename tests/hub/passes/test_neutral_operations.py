@@ -92,6 +92,18 @@ def test_nested_concats_become_one():
         assert np.array_equal(x, y)
 
 
+def test_empty_operands_of_concat_are_dropped():
+    op = Builder()
+    x = op.input("x", FLOAT, [2, 3])
+    rest = op.Slice(x, np.int64([3]), np.int64([9]), np.int64([1]))
+    both, empty = op.Concat(op.Neg(x), rest, x, axis=1), op.Concat(rest, rest, axis=-1)
+    made = op.model([x], [op.output(both, "y"), op.output(op.Abs(op.Concat(x, rest, axis=1)), "z"), op.output(empty, "w")])
+    result = passes.clean(made.clone())
+    assert [(n.op_type, len(n.inputs)) for n in result.graph if n.op_type == "Concat"] == [("Concat", 2)] * 2
+    for a, b in zip(*(Executor(m).run(None, {"x": VALUES}) for m in (made, result)), strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+
+
 def test_concats_along_other_axes_stay():
     op = Builder()
     a = op.input("a", FLOAT, [2, 2])

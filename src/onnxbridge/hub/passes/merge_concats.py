@@ -9,11 +9,11 @@ class MergeConcats(ir.passes.InPlacePass):
     """Replaces an operand by the operands of the Concat that computes it, along the same axis, if it has no other use."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        merged = [_merge(node) for node in list(model.graph.all_nodes()) if _axis(node) is not None]
+        merged = [_merge(node) for node in list(model.graph.all_nodes()) if axis_of(node) is not None]
         return ir.passes.PassResult(model, modified=any(merged))
 
 
-def _axis(node: ir.Node | None) -> int | None:
+def axis_of(node: ir.Node | None) -> int | None:
     """The axis of a Concat, from 0; None for other nodes and where it depends on an unknown rank."""
     if node is None or node.op_type != "Concat" or node.domain or "axis" not in node.attributes:
         return None
@@ -30,7 +30,7 @@ def _merge(node: ir.Node) -> bool:
     if len(uses) != 1 or result.is_graph_output():
         return False
     user, index = uses[0].node, uses[0].idx
-    if _axis(user) is None or _axis(user) != _axis(node) or user.graph is not node.graph:
+    if axis_of(user) is None or axis_of(user) != axis_of(node) or user.graph is not node.graph:
         return False
     operands = [*user.inputs[:index], *node.inputs, *user.inputs[index + 1 :]]
     user.resize_inputs(len(operands))

@@ -76,10 +76,11 @@ def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value]) -> list[Call]
             raise _NotReducible  # its subgraphs may read a value that is no longer written in its declared shape
         return [call]
     rule = RULES.get(call.op)
-    if rule is None or len(call.outputs) != 1 or not isinstance(call.outputs[0], ir.Value):
+    used = [i for i, o in enumerate(call.outputs) if isinstance(o, ir.Value)]
+    results = [o for o in call.outputs if isinstance(o, ir.Value)]
+    if rule is None or not results:
         raise _NotReducible
-    result = call.outputs[0]
-    if _exceeds_rank(result) and result.is_graph_output():
+    if any(_exceeds_rank(result) and result.is_graph_output() for result in results):
         raise _NotReducible
     op = Builder()
     operands: list[Operand | None] = []
@@ -100,24 +101,25 @@ def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value]) -> list[Call]
             dims = [d if isinstance(d, int) else None for d in actual.shape or ()]
             inner = body_inputs[actual] = op.input(f"in{len(body_inputs)}", key.dtype, dims)
         operands.append(Operand(inner, _declared_sizes(key)))
-    made = rule(op, call, operands, _declared_sizes(result))
-    if not _exceeds_rank(result):
-        made = _reshape(op, made, _declared_sizes(result))
-    elif made in body_inputs.values():  # the same elements in the same order: nothing to compute
-        flattened[result] = next(actual for actual, inner in body_inputs.items() if inner is made)
-        return []
-    else:
-        flattened[result] = ir.Value(name=result.name, type=result.type, shape=made.shape)
-    if made in body_inputs.values():
-        made = op.Identity(made)
+    made = rule(op, call, operands, _declared_sizes(results[0]))
+    inner_results = [made[i] for i in used] if isinstance(made, tuple) else [made]
+    for i, (result, inner) in enumerate(zip(results, inner_results, strict=True)):
+        if not _exceeds_rank(result):
+            inner_results[i] = _reshape(op, inner, _declared_sizes(result))
+        elif inner in body_inputs.values():  # the same elements in the same order: nothing to compute
+            flattened[result] = next(actual for actual, given in body_inputs.items() if given is inner)
+            return []
+        else:
+            flattened[result] = ir.Value(name=result.name, type=result.type, shape=inner.shape)
+    inner_results = [op.Identity(inner) if inner in body_inputs.values() else inner for inner in inner_results]
     body = Body(
         tuple(body_inputs.values()),
-        list(graph_reader.calls_of(op.graph(list(body_inputs.values()), [made], call.op))),
-        (Ref(made),),
+        list(graph_reader.calls_of(op.graph(list(body_inputs.values()), inner_results, call.op))),
+        tuple(map(Ref, inner_results)),
     )
     name = f"{call.op} of {max(len(v.shape or ()) for v in values)} axes"
-    written = RankReducedCall(name, tuple(map(Ref, body_inputs)), {}, (flattened.get(result, result),), call.location, None, body)
-    return [written]
+    outputs = tuple(flattened.get(result, result) for result in results)
+    return [RankReducedCall(name, tuple(map(Ref, body_inputs)), {}, outputs, call.location, None, body)]
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ def _group_sizes(declared_sizes: Sizes, groups: list[list[int]]) -> Sizes:
     return [_product([declared_sizes[a] for a in group]) for group in groups]
 
 
-RULES: dict[str, Callable[[Builder, Call, list[Any], Sizes], ir.Value]] = {}
+RULES: dict[str, Callable[[Builder, Call, list[Any], Sizes], Any]] = {}
+"""The result of each operator at a lower rank, or a tuple of its results, from its operands and the sizes of the first result."""
 
 
 def _rule(*names: str) -> Callable[[Any], Any]:
@@ -283,6 +286,22 @@ def _along_axis(op: Builder, call: Call, operands: list[Any], result: Sizes) -> 
     if call.op == "Gather":
         return op.Gather(three(x), operands[1].value, axis=1)  # type: ignore[no-any-return]
     return op.call(call.op, *map(three, operands), axis=1)  # type: ignore[no-any-return]
+
+
+@_rule("Split")
+def _split(op: Builder, call: Call, operands: list[Any], result: Sizes) -> tuple[ir.Value, ...]:
+    """Merges all axes before the one that is split, and all axes after it."""
+    x = operands[0]
+    axis = call.attrs.get("axis", 0) % len(x.declared_sizes)
+    before, size, after = x.declared_sizes[:axis], x.declared_sizes[axis], x.declared_sizes[axis + 1 :]
+    parts = _constant_input(call, 1)
+    if size == DYNAMIC or (parts is None and len(call.inputs) > 1):
+        raise _NotReducible
+    merged = _reshape(op, x.value, [_product(before), size, _product(after)])
+    count = len(call.outputs)
+    sizes = () if parts is None else (parts,)
+    found = op.call("Split", merged, *sizes, axis=1, num_outputs=count if parts is None else None, outputs=count)
+    return tuple(found) if count > 1 else (found,)
 
 
 @_rule("GatherND", "ScatterND")

@@ -116,6 +116,24 @@ def test_dynamic_shapes_of_torch_export():
     assert list(model.graph.inputs[0].shape) == ["rows", 4]
 
 
+class Loops(nn.Module):
+    """A Python loop over a size of a nested input."""
+
+    def forward(self, x, states):
+        total = x
+        for step in range(states["k"].shape[0]):
+            total = total + states["k"][step]
+        return total
+
+
+def test_the_line_that_fixes_a_size_is_named():
+    example = {"x": torch.randn(4), "states": {"k": torch.randn(3, 4)}}
+    with pytest.raises(UsageError, match=r"specializes it to 3 \(at .*test_capture\.py:\d+ in forward\); make") as caught:
+        frontend.to_hub(Loops(), example, {"states_k": {0: "n"}})
+    line = int(str(caught.value).rpartition("test_capture.py:")[2].split()[0])
+    assert "for step in range" in Path(__file__).read_text().splitlines()[line - 1]
+
+
 def test_input_errors():
     with pytest.raises(UsageError, match=r"'features' \(axis 1 of x\) cannot vary: the model's code specializes it to 4"):
         frontend.to_hub(Net().eval(), (torch.randn(2, 4),), {"x": {1: "features"}})

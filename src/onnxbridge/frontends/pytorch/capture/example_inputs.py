@@ -14,6 +14,7 @@ from onnxbridge import frameworks
 from onnxbridge.errors import UsageError
 from onnxbridge.frontends.pytorch import dtypes
 from onnxbridge.frontends.pytorch.capture import io_names, pytree_containers
+from onnxbridge.frontends.pytorch.capture.shape_guards import where_fixed
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class Example:
             for axis, label in axes.items() if isinstance(value, torch.Tensor) else ():
                 size = value.shape[axis]
                 if isinstance(size, int) or size.node.expr.is_Integer:
+                    where = where_fixed(program, name, axis)
                     raise UsageError(
-                        f"{label!r} (axis {axis} of {name}) cannot vary: the model's code specializes it to {size}; "
+                        f"{label!r} (axis {axis} of {name}) cannot vary: the model's code specializes it to {size}"
+                        f"{where and f' (at {where})'}; "
                         "make the code independent of it, or leave it out of the dynamic dimensions"
                     )
                 if size.node.expr.is_Symbol:

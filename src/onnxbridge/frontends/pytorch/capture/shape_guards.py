@@ -11,6 +11,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onnxbridge.frontends.pytorch.fx.graph_reader import user_frame
+from onnxbridge.hub.ir.source_locations import relative
+
 _SAMPLES = 256
 """The number of size combinations at which guards are evaluated, to drop those that always hold or that others imply."""
 
@@ -36,9 +39,37 @@ def guard_conditions(program: Any, names: Mapping[Any, str]) -> list[str]:
     return found
 
 
-def _guards(program: Any) -> list[Any]:
+def where_fixed(program: Any, name: str, axis: int) -> str:
+    """The line of the model's code that fixes a size of an input, "net.py:9 in forward"; empty where torch does not know it."""
+    env = _shape_env(program)
+    sources = {} if env is None else {s: [_name(source) for source in known] for s, known in env.var_to_sources.items()}
+    fixed = {
+        s: known for s, known in sources.items()
+        if env.replace(s).is_Integer and any(source.endswith(f".size()[{axis}]") for source in known)
+    }  # fmt: skip
+    own = [s for s, known in fixed.items() if any(f"[{name!r}]" in source for source in known)] or list(fixed)
+    if len(own) != 1:
+        return ""
+    for guard in env.guards:
+        if guard.expr.func.__name__ != "Equality" or own[0] not in guard.expr.free_symbols:
+            continue
+        frames = [f for f in (guard.sloc.maybe_user_loc, guard.sloc.framework_loc) if hasattr(f, "filename")]
+        found = user_frame([(f.filename, f.lineno or 0, f.name) for f in frames])
+        return f"{relative(found[0])}:{found[1]} in {found[2]}" if found is not None else ""
+    return ""
+
+
+def _name(source: Any) -> str:
+    return source.name() if callable(source.name) else source.name  # a method before PyTorch 2.10
+
+
+def _shape_env(program: Any) -> Any:
     modes = (getattr(n.meta.get("val"), "fake_mode", None) for n in program.graph.nodes if n.op == "placeholder")
-    env = next((mode.shape_env for mode in modes if mode is not None and mode.shape_env is not None), None)
+    return next((mode.shape_env for mode in modes if mode is not None and mode.shape_env is not None), None)
+
+
+def _guards(program: Any) -> list[Any]:
+    env = _shape_env(program)
     return [] if env is None else [guard.expr for guard in env.guards]
 
 

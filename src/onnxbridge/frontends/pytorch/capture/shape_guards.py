@@ -60,7 +60,7 @@ def where_fixed(program: Any, name: str, axis: int) -> str:
 
 
 def _name(source: Any) -> str:
-    return source.name() if callable(source.name) else source.name  # a method before PyTorch 2.10
+    return str(source.name() if callable(source.name) else source.name)  # a method before PyTorch 2.10
 
 
 def _shape_env(program: Any) -> Any:

@@ -15,6 +15,7 @@ R = np.random.default_rng(5)
 VIEW, BACK = [2, 3, 4, 2, 4, 2], [2, 3, 8, 8]
 WEIGHT = R.standard_normal((2, 3, 1, 2, 1, 2)).astype(np.float32)
 KEYS = R.standard_normal((2, 5)).astype(np.float32)
+WINDOW = R.standard_normal((2, 1, 3)).astype(np.float32)
 HIGH_RANK = [2, 1, 2, 3, 2, 1, 2, 2, 2, 2]
 
 
@@ -118,6 +119,23 @@ def test_one_dynamic_size():
     made = model(write, ("N", *BACK[1:]))
     for count in (1, 3):
         assert_matches_onnx_runtime(made, (count, *BACK[1:]))
+
+
+def test_several_dynamic_sizes():
+    """Windows of images of any size, as in a vision transformer, and back; one of the sizes is only known in the shape."""
+
+    def write(op, x):
+        n, h, w = (op.size(x, axis) for axis in range(3))
+        rows, columns = op.Div(h, np.int64(2)), op.Div(w, np.int64(4))
+        v = op.Reshape(x, op.dims([n, rows, 2, columns, 4, 3]))
+        windows = op.Reshape(op.Relu(op.Transpose(v, perm=[0, 1, 3, 2, 4, 5])), np.int64([-1, 8, 3]))
+        grid = op.Reshape(op.Neg(windows), op.dims([n, rows, columns, 2, 4, 3]))
+        means = op.ReduceMean(op.Add(grid, WINDOW), [1, 2, 3], keepdims=0)
+        return op.Reshape(op.Transpose(grid, perm=[0, 1, 3, 2, 4, 5]), op.dims([-1, h, w, 3])), means
+
+    made = model(write, ("N", "H", "W", 3))
+    for shape in ((1, 2, 8, 3), (2, 6, 4, 3)):
+        assert_matches_onnx_runtime(made, shape)
 
 
 def assert_matches_onnx_runtime(made, *shapes):

@@ -2,12 +2,14 @@
 
 `x.view(1, 3, 4, 2, 4, 2).mean((3, 5))` has six axes. The mean only distinguishes four groups: the first three axes, the fourth,
 the fifth and the sixth. The tensor of six axes is never written: its elements are stored in their order, in the shape that the
-last operator produced, and reshaped to the axes that each operator distinguishes.
+last operator produced, and reshaped to the axes that each operator distinguishes. Where more than one of these has a dynamic
+size, the sizes are computed when the model runs: from another tensor with that size, or from the vector that a Reshape was told.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +18,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.hub.builder.builder import Builder
-from onnxbridge.hub.ir import graph_reader
+from onnxbridge.hub.ir import fold, graph_reader
 from onnxbridge.lowering import Body, Call, Ref
 
 MAX_RANK = 5
 """The largest rank of a Core ML tensor."""
-DYNAMIC = -1
-"""A dynamic size, of which a shape may have one."""
-Sizes = list[int]
+Size = int | tuple[int, tuple[str, ...]]
+"""The size of one or of several merged axes: a number, or a number times the product of these dynamic sizes."""
+Sizes = list[Size]
 NO_MARK = object()
 """The mark of a group of free axes."""
 
@@ -45,10 +47,16 @@ def rewrite(calls: Iterable[Call]) -> list[Call]:
     if not any(_exceeds_rank(v) for call in calls for v in _values(call)):
         return calls
     flattened: dict[ir.Value, ir.Value] = {}
+    sizes = RuntimeSizes()
+    rewritten: list[Call] = []
     try:
-        return [made for call in calls for made in _rewrite_call(call, flattened)]
+        for call in calls:
+            sizes.add_told(call)
+            rewritten += _rewrite_call(call, flattened, sizes)
+            sizes.add_tensors(_values(call))
     except _NotReducible:
         return calls
+    return rewritten
 
 
 def _values(call: Call) -> list[ir.Value]:
@@ -61,15 +69,102 @@ def _exceeds_rank(value: ir.Value) -> bool:
 
 
 def _declared_sizes(value: ir.Value) -> Sizes:
-    if value.shape is None or sum(not isinstance(d, int) for d in value.shape) > 1:
+    if value.shape is None:
         raise _NotReducible
-    declared_sizes = [d if isinstance(d, int) else DYNAMIC for d in value.shape]
+    declared_sizes = [_size(value, axis) for axis in range(len(value.shape))]
     if 0 in declared_sizes:
         raise _NotReducible
     return declared_sizes
 
 
-def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value]) -> list[Call]:
+def _size(value: ir.Value, axis: int) -> Size:
+    size = value.shape[axis] if value.shape is not None else None
+    if isinstance(size, int):
+        return size
+    return 1, ((size.value if size is not None else None) or f"{value.name}[{axis}]",)
+
+
+class RuntimeSizes:
+    """Where a running model finds the dynamic sizes of tensors of too high a rank."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[ir.Value, int, bool]] = {}
+        self._seen: set[ir.Value] = set()
+
+    def add_tensors(self, values: Iterable[ir.Value]) -> None:
+        """Note the sizes of values that are written."""
+        for value in values:
+            if value not in self._seen and not _exceeds_rank(value):
+                self._add(value, range(len(value.shape or ())), value, elements=False)
+            self._seen.add(value)
+
+    def add_told(self, call: Call) -> None:
+        """Note the sizes that a Reshape or Expand is told, which has them before its result."""
+        told = call.inputs[1].key if call.op in ("Reshape", "Expand") and isinstance(call.inputs[1], Ref) else None
+        result = call.outputs[0]
+        if not isinstance(told, ir.Value) or not isinstance(result, ir.Value):
+            return
+        known = fold.known_sizes(told)
+        if known is not None and len(known) == len(result.shape or ()):
+            self._add(result, [axis for axis, size in enumerate(known) if size is None], told, elements=True)
+
+    def _add(self, value: ir.Value, axes: Iterable[int], source: ir.Value, elements: bool) -> None:
+        for axis in axes:
+            size = _size(value, axis)
+            if isinstance(size, tuple):
+                self._found.setdefault(size[1][0], (source, axis, elements))
+
+    def scalar(self, op: Builder, name: str, body_input: Callable[[ir.Value], ir.Value]) -> ir.Value | None:
+        """A dynamic size as a value in the body of a call; None if it is not known.
+
+        Args:
+            body_input: the body's input for a value of the graph.
+        """
+        if name not in self._found:
+            return None
+        source, axis, elements = self._found[name]
+        inner = body_input(source)
+        return op.Gather(inner, np.int64(axis), axis=0) if elements else op.size(inner, axis)  # type: ignore[no-any-return]
+
+
+class BodyBuilder(Builder):
+    """Builds the body of a call at a lower rank. Its inputs are added when they are used."""
+
+    def __init__(self, sizes: RuntimeSizes) -> None:
+        super().__init__()
+        self.inputs: dict[ir.Value, ir.Value] = {}
+        self._sizes = sizes
+
+    def input_for(self, value: ir.Value) -> ir.Value:
+        """The body's input for a value of the graph."""
+        if value not in self.inputs:
+            if value.dtype is None:
+                raise _NotReducible
+            dims = [d if isinstance(d, int) else d.value for d in value.shape or ()]
+            self.inputs[value] = self.input(f"in{len(self.inputs)}", value.dtype, dims)
+        return self.inputs[value]
+
+    def runtime_shape(self, sizes: Sizes) -> ir.Value:
+        """The shape of a Reshape, which itself finds one size: the only dynamic one, or one that is not known otherwise."""
+        dynamic = [i for i, size in enumerate(sizes) if isinstance(size, tuple)]
+        known = {i: self._product_at_runtime(sizes[i]) for i in dynamic} if len(dynamic) > 1 else {}
+        if sum(size is None for size in known.values()) > 1:
+            raise _NotReducible
+        found = [-1 if known.get(i) is None else known[i] for i in range(len(sizes))]
+        return self.dims([size if isinstance(size, int) else found[i] for i, size in enumerate(sizes)])
+
+    def _product_at_runtime(self, size: Any) -> ir.Value | None:
+        number, names = size
+        factors = [self._sizes.scalar(self, name, self.input_for) for name in names]
+        if any(f is None for f in factors):
+            return None
+        product = factors[0]
+        for factor in [*factors[1:], *([] if number == 1 else [np.int64(number)])]:
+            product = self.Mul(product, factor)
+        return product
+
+
+def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value], sizes: RuntimeSizes) -> list[Call]:
     values = _values(call)
     if not any(map(_exceeds_rank, values)):
         if any(isinstance(a, Body) for a in call.attrs.values()) and flattened:
@@ -82,44 +177,35 @@ def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value]) -> list[Call]
         raise _NotReducible
     if any(_exceeds_rank(result) and result.is_graph_output() for result in results):
         raise _NotReducible
-    op = Builder()
+    op = BodyBuilder(sizes)
     operands: list[Operand | None] = []
-    body_inputs: dict[ir.Value, ir.Value] = {}
     for item in call.inputs:
         key = item.key if isinstance(item, Ref) else None
         if not isinstance(key, ir.Value):
             operands.append(None)
             continue
-        if key.dtype is None:
-            raise _NotReducible
-        actual = flattened.get(key, key)
-        if key.const_value is not None:
-            inner = op.constant(key.const_value.numpy())
-        elif actual in body_inputs:
-            inner = body_inputs[actual]
-        else:
-            dims = [d if isinstance(d, int) else None for d in actual.shape or ()]
-            inner = body_inputs[actual] = op.input(f"in{len(body_inputs)}", key.dtype, dims)
+        known = key.const_value
+        inner = op.input_for(flattened.get(key, key)) if known is None else op.constant(known.numpy())
         operands.append(Operand(inner, _declared_sizes(key)))
     made = rule(op, call, operands, _declared_sizes(results[0]))
     inner_results = [made[i] for i in used] if isinstance(made, tuple) else [made]
     for i, (result, inner) in enumerate(zip(results, inner_results, strict=True)):
         if not _exceeds_rank(result):
             inner_results[i] = _reshape(op, inner, _declared_sizes(result))
-        elif inner in body_inputs.values():  # the same elements in the same order: nothing to compute
-            flattened[result] = next(actual for actual, given in body_inputs.items() if given is inner)
+        elif inner in op.inputs.values():  # the same elements in the same order: nothing to compute
+            flattened[result] = next(actual for actual, given in op.inputs.items() if given is inner)
             return []
         else:
             flattened[result] = ir.Value(name=result.name, type=result.type, shape=inner.shape)
-    inner_results = [op.Identity(inner) if inner in body_inputs.values() else inner for inner in inner_results]
+    inner_results = [op.Identity(inner) if inner in op.inputs.values() else inner for inner in inner_results]
     body = Body(
-        tuple(body_inputs.values()),
-        list(graph_reader.calls_of(op.graph(list(body_inputs.values()), inner_results, call.op))),
+        tuple(op.inputs.values()),
+        list(graph_reader.calls_of(op.graph(list(op.inputs.values()), inner_results, call.op))),
         tuple(map(Ref, inner_results)),
     )
     name = f"{call.op} of {max(len(v.shape or ()) for v in values)} axes"
     outputs = tuple(flattened.get(result, result) for result in results)
-    return [RankReducedCall(name, tuple(map(Ref, body_inputs)), {}, outputs, call.location, None, body)]
+    return [RankReducedCall(name, tuple(map(Ref, op.inputs)), {}, outputs, call.location, None, body)]
 
 
 @dataclass(frozen=True)
@@ -130,17 +216,26 @@ class Operand:
     declared_sizes: Sizes
 
 
-def _reshape(op: Builder, x: ir.Value, declared_sizes: Sizes) -> ir.Value:
-    actual = [d if isinstance(d, int) else DYNAMIC for d in x.shape or ()]
-    if actual == declared_sizes:
-        return x
+def _reshape(op: BodyBuilder, x: ir.Value, declared_sizes: Sizes) -> ir.Value:
     if x.const_value is not None:  # its own rank may be too high
         return op.constant(x.const_value.numpy().reshape(declared_sizes))
-    return op.Reshape(x, np.array(declared_sizes, np.int64))  # type: ignore[no-any-return]
+    actual = [_size(x, axis) for axis in range(len(x.shape or ()))]
+    dynamic = sum(isinstance(size, tuple) for size in declared_sizes)
+    same = _may_be_equal if dynamic == 1 else operator.eq
+    if len(actual) == len(declared_sizes) and all(map(same, actual, declared_sizes)):
+        return x
+    return op.Reshape(x, op.runtime_shape(declared_sizes))  # type: ignore[no-any-return]
 
 
-def _product(declared_sizes: Sequence[int]) -> int:
-    return DYNAMIC if DYNAMIC in declared_sizes else math.prod(declared_sizes)
+def _may_be_equal(a: Size, b: Size) -> bool:
+    """Whether two sizes are equal, or both dynamic."""
+    return a == b or (isinstance(a, tuple) and isinstance(b, tuple))
+
+
+def _product(declared_sizes: Sequence[Size]) -> Size:
+    numbers = [size if isinstance(size, int) else size[0] for size in declared_sizes]
+    names = sorted(name for size in declared_sizes if isinstance(size, tuple) for name in size[1])
+    return (math.prod(numbers), tuple(names)) if names else math.prod(numbers)
 
 
 def _groups(marks: Sequence[Any], free: Sequence[bool]) -> list[list[int]]:
@@ -163,7 +258,7 @@ def _group_sizes(declared_sizes: Sizes, groups: list[list[int]]) -> Sizes:
     return [_product([declared_sizes[a] for a in group]) for group in groups]
 
 
-RULES: dict[str, Callable[[Builder, Call, list[Any], Sizes], Any]] = {}
+RULES: dict[str, Callable[[BodyBuilder, Call, list[Any], Sizes], Any]] = {}
 """The result of each operator at a lower rank, or a tuple of its results, from its operands and the sizes of the first result."""
 
 
@@ -176,7 +271,7 @@ def _rule(*names: str) -> Callable[[Any], Any]:
 
 
 @_rule("Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity")
-def _same(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _same(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     return operands[0].value  # type: ignore[no-any-return]
 
 
@@ -186,7 +281,7 @@ def _same(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Val
     "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish",
     "Tan", "Tanh", "ThresholdedRelu",
 )  # fmt: skip
-def _unary(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _unary(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     return op.call(call.op, *(o and o.value for o in operands), **call.attrs)  # type: ignore[no-any-return]
 
 
@@ -194,10 +289,10 @@ def _unary(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Va
     "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual",
     "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor",
 )  # fmt: skip
-def _broadcast(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _broadcast(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges adjacent axes along which the same operands are broadcast."""
     aligned = [[1] * (len(result) - len(o.declared_sizes)) + o.declared_sizes for o in operands]
-    if any(n not in (1, r) for declared_sizes in aligned for n, r in zip(declared_sizes, result, strict=True)):
+    if any(n != 1 and not _may_be_equal(n, r) for declared_sizes in aligned for n, r in zip(declared_sizes, result, strict=True)):
         raise _NotReducible
     marks = list(zip(*([n == 1 for n in declared_sizes] for declared_sizes in aligned), strict=True))
     groups = _groups(marks, [r == 1 for r in result])
@@ -208,7 +303,7 @@ def _broadcast(op: Builder, call: Call, operands: list[Any], result: Sizes) -> i
 
 
 @_rule(*(f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")))
-def _reduction(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _reduction(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     x, axes = operands[0], _constant_input(call, 1)
     if axes is None or not len(axes):
         raise _NotReducible
@@ -229,12 +324,12 @@ def _constant_input(call: Call, position: int) -> Any:
 
 
 @_rule("Expand")
-def _expand(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _expand(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Axes that are not expanded get size 1 in the shape, which leaves them unchanged."""
     x = operands[0]
     declared_sizes = [1] * (len(result) - len(x.declared_sizes)) + x.declared_sizes
     expanded = [n == 1 != r for n, r in zip(declared_sizes, result, strict=True)]
-    if any(r == DYNAMIC and e for r, e in zip(result, expanded, strict=True)):
+    if any(isinstance(r, tuple) and e for r, e in zip(result, expanded, strict=True)):
         raise _NotReducible
     groups = _groups(expanded, [r == 1 for r in result])
     data = _reshape(op, x.value, _group_sizes(declared_sizes, groups))
@@ -243,7 +338,7 @@ def _expand(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.V
 
 
 @_rule("Transpose")
-def _transpose(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _transpose(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Axes that stay adjacent are merged; if too many remain, they are moved one after the other."""
     x = operands[0]
     rank = len(x.declared_sizes)
@@ -272,7 +367,7 @@ def _transpose(op: Builder, call: Call, operands: list[Any], result: Sizes) -> i
 
 
 @_rule("Softmax", "LogSoftmax", "Gather", "Concat")
-def _along_axis(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _along_axis(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges all axes before the operator's axis, and all axes after it."""
     x = operands[0]
     axis = call.attrs.get("axis", 0 if call.op == "Gather" else -1) % len(x.declared_sizes)
@@ -289,13 +384,13 @@ def _along_axis(op: Builder, call: Call, operands: list[Any], result: Sizes) -> 
 
 
 @_rule("Split")
-def _split(op: Builder, call: Call, operands: list[Any], result: Sizes) -> tuple[ir.Value, ...]:
+def _split(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> tuple[ir.Value, ...]:
     """Merges all axes before the one that is split, and all axes after it."""
     x = operands[0]
     axis = call.attrs.get("axis", 0) % len(x.declared_sizes)
     before, size, after = x.declared_sizes[:axis], x.declared_sizes[axis], x.declared_sizes[axis + 1 :]
     parts = _constant_input(call, 1)
-    if size == DYNAMIC or (parts is None and len(call.inputs) > 1):
+    if not isinstance(size, int) or (parts is None and len(call.inputs) > 1):
         raise _NotReducible
     merged = _reshape(op, x.value, [_product(before), size, _product(after)])
     count = len(call.outputs)
@@ -305,11 +400,11 @@ def _split(op: Builder, call: Call, operands: list[Any], result: Sizes) -> tuple
 
 
 @_rule("GatherND", "ScatterND")
-def _gather_scatter_nd(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _gather_scatter_nd(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges the axes of the indices but the last, and the data's axes that are not indexed."""
     data, indices = operands[:2]
     depth = indices.declared_sizes[-1]
-    if call.attrs.get("batch_dims", 0) or not 0 < depth < MAX_RANK:
+    if call.attrs.get("batch_dims", 0) or not isinstance(depth, int) or not 0 < depth < MAX_RANK:
         raise _NotReducible
     count, inner = _product(indices.declared_sizes[:-1]), _product(data.declared_sizes[depth:])
     flat = [_reshape(op, data.value, [*data.declared_sizes[:depth], inner]), _reshape(op, indices.value, [count, depth])]
@@ -319,7 +414,7 @@ def _gather_scatter_nd(op: Builder, call: Call, operands: list[Any], result: Siz
 
 
 @_rule("Slice")
-def _slice(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _slice(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges the axes that are not sliced."""
     x, starts, ends = operands[0], _constant_input(call, 1), _constant_input(call, 2)
     axes, steps = _constant_input(call, 3), _constant_input(call, 4)
@@ -335,12 +430,13 @@ def _slice(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Va
 
 
 @_rule("MatMul")
-def _matmul(op: Builder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
+def _matmul(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges the batch axes, if both operands have the same or the second one has none."""
     a, b = operands
     if len(b.declared_sizes) == 2:
         flat = _reshape(op, a.value, [_product(a.declared_sizes[:-1]), a.declared_sizes[-1]])
         return op.MatMul(flat, b.value)  # type: ignore[no-any-return]
-    if a.declared_sizes[:-2] != b.declared_sizes[:-2]:
+    batch = [o.declared_sizes[:-2] for o in operands]
+    if len(batch[0]) != len(batch[1]) or not all(map(_may_be_equal, *batch)):
         raise _NotReducible
     return op.MatMul(*(_reshape(op, o.value, [_product(o.declared_sizes[:-2]), *o.declared_sizes[-2:]]) for o in operands))  # type: ignore[no-any-return]

@@ -292,6 +292,7 @@ def _unary(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> i
 def _broadcast(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     """Merges adjacent axes along which the same operands are broadcast."""
     aligned = [[1] * (len(result) - len(o.declared_sizes)) + o.declared_sizes for o in operands]
+    aligned = [[1 if r == 1 else n for n, r in zip(own, result, strict=True)] for own in aligned]  # a dynamic size may be 1
     if any(n != 1 and not _may_be_equal(n, r) for declared_sizes in aligned for n, r in zip(declared_sizes, result, strict=True)):
         raise _NotReducible
     marks = list(zip(*([n == 1 for n in declared_sizes] for declared_sizes in aligned), strict=True))

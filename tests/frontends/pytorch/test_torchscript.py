@@ -116,6 +116,30 @@ def test_sizes_in_a_trace(tmp_path):
             torch.testing.assert_close(torch.from_numpy(got), reference)
 
 
+class Positions(nn.Module):
+    """As vision transformers resize their position embeddings: to sizes of dtypes and roots that a trace records as tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.grid = nn.Parameter(torch.randn(1, 9, 4))
+
+    def forward(self, image):
+        def whole(x):
+            return x.to(torch.int64) if torch.jit.is_tracing() and isinstance(x, torch.Tensor) else int(x)
+
+        side = whole(self.grid.shape[1] ** 0.5)
+        size = (whole(image.shape[2] // 4), whole(image.shape[3] / 4))
+        resized = self.grid.reshape(1, side, side, 4).permute(0, 3, 1, 2)
+        return nn.functional.interpolate(resized, size=size, mode="bicubic", antialias=True) + image.mean()
+
+
+def test_sizes_of_a_resize_in_a_trace(tmp_path):
+    traced = torch.jit.trace(Positions(), (torch.randn(2, 3, 20, 28),), check_trace=False)
+    traced.save(tmp_path / "net.pt")
+    result = onnxbridge.convert(tmp_path / "net.pt", inputs={"image": ((2, 3, 20, 28), "float32")}, dynamic={"image": {0: "n"}})
+    assert result.report.passed and list(result.model.graph.output[0].type.tensor_type.shape.dim[2:])[0].dim_value == 5
+
+
 class Masked(nn.Module):
     def __init__(self, layer, masks):
         super().__init__()

@@ -12,13 +12,24 @@ from typing import Any
 
 from onnxbridge import frameworks
 
+_INTEGERS = (3, 4)
+"""What TorchScript writes for torch.int32 and torch.int64."""
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "aten::add": lambda a, b, alpha=1: a + b * alpha, "aten::sub": lambda a, b, alpha=1: a - b * alpha,
     "aten::rsub": lambda a, b, alpha=1: b - a * alpha,
     "aten::mul": operator.mul, "aten::floor_divide": operator.floordiv, "aten::remainder": operator.mod,
     "aten::div": lambda a, b, rounding=None: {None: operator.truediv, "floor": operator.floordiv}[rounding](a, b),
-    "aten::neg": operator.neg, "aten::ceil": math.ceil, "aten::floor": math.floor,
+    "aten::neg": operator.neg, "aten::ceil": math.ceil, "aten::floor": math.floor, "aten::pow": operator.pow,
+    "aten::sqrt": lambda a: a**0.5, "aten::to": lambda a, *options: _as_type(a, options),
 }  # fmt: skip
+
+
+def _as_type(number: Any, options: tuple[Any, ...]) -> Any:
+    """The number after `Tensor.to`, whose options begin with a dtype, or with a device and a dtype; None for other forms."""
+    codes = [o for o in options[:2] if type(o) is int]
+    if len(codes) != 1:
+        return None
+    return math.trunc(number) if codes[0] in _INTEGERS else number * 1.0
 
 
 def follow(kind: str, args: list[Any], result: Any, attributes: Any) -> None:

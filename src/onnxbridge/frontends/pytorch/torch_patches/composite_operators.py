@@ -1,4 +1,4 @@
-"""Patch: composite operators whose own kernels cannot be traced, or not at every size."""
+"""Patch: operators whose own kernels cannot be traced, or not at every size or dtype."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from onnxbridge import frameworks
 
 # Checked on PyTorch 2.13.0: the kernel of tensor_split compares each part's number with the remainder of the size, so that the
 # program is right only for sizes with the remainder of the example's; the kernel of max_pool1d takes the size as a constant; the
-# kernel of cov compares tensors as Python values.
+# kernel of cov compares tensors as Python values; _grouped_mm computes float32, too, but is traced in bfloat16 only.
 @contextlib.contextmanager
 def traceable_composite_operators() -> Iterator[None]:
-    """Decompose them into operators that are traced at any size."""
+    """Decompose them into operators that are traced at any size, or infer the result at any dtype."""
     torch = frameworks.torch()
-    aten, key = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
-    kernels = {aten.tensor_split.sections: _tensor_split, aten.max_pool1d.default: _max_pool1d, aten.cov.default: _cov}
-    before = {op: op.py_kernels.get(key) for op in kernels}
+    aten, composite, meta = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Meta
+    kernels = {
+        (aten.tensor_split.sections, composite): _tensor_split,
+        (aten.max_pool1d.default, composite): _max_pool1d,
+        (aten.cov.default, composite): _cov,
+    }
+    if hasattr(aten, "_grouped_mm"):  # not before PyTorch 2.8
+        kernels[aten._grouped_mm.default, meta] = _grouped_mm_result
+    before = {(op, key): op.py_kernels.get(key) for op, key in kernels}
     try:
-        for op, kernel in kernels.items():
+        for (op, key), kernel in kernels.items():
             op.py_kernels[key] = kernel
             op._dispatch_cache.clear()
         yield
     finally:
-        for op, own in before.items():
+        for (op, key), own in before.items():
             op.py_kernels.pop(key, None)
             if own is not None:
                 op.py_kernels[key] = own
@@ -70,3 +76,11 @@ def _cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         count = total - lost
     products = weighted @ centered.conj().t()
     return (products / count.real.clamp(min=0) if count.is_complex() else products / count.clamp(min=0)).squeeze()
+
+
+def _grouped_mm_result(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """An empty result: a matrix where one operand is a batch, else a batch of the groups or of the products."""
+    sizes = [self.shape[-2], mat2.shape[-1]]
+    if self.dim() == mat2.dim():
+        sizes = [offs.shape[0] if self.dim() == 2 else self.shape[0], *sizes]
+    return self.new_empty(sizes, dtype=out_dtype or self.dtype)

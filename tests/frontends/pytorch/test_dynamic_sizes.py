@@ -138,3 +138,14 @@ def test_a_program_of_odd_sizes_only():
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     program = torch.export.export(SecondHalf(), (torch.randn(3, 5),), dynamic_shapes={"x": sizes})
     assert onnxbridge.convert(program, to="onnx").report.agrees
+
+
+class Counted(nn.Module):
+    """`len` fixes a size in a trace; detectors such as D-FINE and RT-DETR use it for the size of a batch."""
+
+    def forward(self, x):
+        return x.new_ones(len(x), 2).cumsum(0), x.reshape(len(x), -1).sum(1)
+
+
+def test_len_of_a_dynamic_size():
+    check_against_pytorch(Counted(), (torch.randn(3, 4, 5),), {"x": {0: "n"}}, [(torch.randn(7, 4, 5),)])

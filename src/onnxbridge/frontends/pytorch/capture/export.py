@@ -97,7 +97,11 @@ def capture(source: Any, inputs: Any, dynamic: Any) -> Captured:
         with quiet(), eval_mode(loaded):
             loaded = interpreter.after_first_call(loaded, example.args, example.kwargs)
     program = _export(loaded, example)
-    dims = example.symbols(program)
+    try:
+        dims = example.symbols(program)
+    except UsageError as error:
+        program = _export_with_len(loaded, example, error)
+        dims = example.symbols(program)
     return Captured(_functionalized(program, own=True), dims, example.inputs(program), tuple(training))
 
 
@@ -221,6 +225,19 @@ def _export(module: Any, example: Example) -> Any:
     raise UsageError(
         f"torch.export cannot trace {type(module).__name__}: {describe(failure)}{hint}{example.assumption}"
     ) from failure
+
+
+def _export_with_len(module: Any, example: Example, error: UsageError) -> Any:
+    """Trace a module again of which a dynamic size was fixed, as `len` does.
+
+    Raises:
+        UsageError: the one that was raised, if the module cannot be traced so.
+    """
+    try:
+        with symbolic_len():
+            return _export(module, example)
+    except UsageError:
+        raise error from None
 
 
 def _is_traceable_as_script(module: Any, example: Example) -> bool:

@@ -1,4 +1,4 @@
-"""Patch: `len` of tensors with a data-dependent first size."""
+"""Patch: `len` of tensors whose first size is dynamic or depends on data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 from onnxbridge import frameworks
 from onnxbridge.frontends.pytorch.torch_patches.target import Target, replaced
 
-# Checked on PyTorch 2.13.0: `len` of a FakeTensor raises GuardOnDataDependentSymNode if its first size is an unbacked symbol.
+# Checked on PyTorch 2.13.0: `len` of a FakeTensor fixes its first size, and raises GuardOnDataDependentSymNode where that is an
+# unbacked symbol.
 TARGETS = (Target("builtins", "len", ("obj",)),)
 
 
 @contextlib.contextmanager
 def symbolic_len() -> Iterator[None]:
-    """Make `len` of a tensor return its first size, also if it is symbolic and depends on data.
+    """Make `len` of a tensor return its first size, also if it is symbolic.
 
-    Python's own `len` converts the size to an int, which fails in a trace.
+    Python's own `len` converts the size to an int. This one is slower, so only models that need it are traced with it.
     """
     torch = frameworks.torch()
 

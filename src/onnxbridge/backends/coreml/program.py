@@ -19,7 +19,7 @@ from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.compression.check_compression import WeightKey, check, original_weights
 from onnxbridge.backends.coreml.compression.compress import compress
 from onnxbridge.backends.coreml.coremltools_passes import pipeline
-from onnxbridge.backends.coreml.coremltools_reshape import fast_reshape_inference
+from onnxbridge.backends.coreml.coremltools_shape_inference import fast_reshape_inference
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
 from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like, scalar_if_declared
 from onnxbridge.backends.coreml.interface.names import Names, core_ml_name

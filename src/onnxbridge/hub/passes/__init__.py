@@ -13,7 +13,7 @@ from onnxbridge.hub.passes.batched_matmul import RemoveBatchReshapes
 from onnxbridge.hub.passes.constant_reshapes import ConstantReshapes
 from onnxbridge.hub.passes.convolutions.fuse_conv_bias import fuse_conv_bias
 from onnxbridge.hub.passes.convolutions.fuse_pads import fuse_pads
-from onnxbridge.hub.passes.drop_empty_operands import DropEmptyOperands
+from onnxbridge.hub.passes.drop_empty_concat_operands import DropEmptyConcatOperands
 from onnxbridge.hub.passes.infer_types import infer
 from onnxbridge.hub.passes.merge_concats import MergeConcats
 from onnxbridge.hub.passes.merge_constants import MergeConstants
@@ -119,7 +119,7 @@ def clean(model: ir.Model) -> ir.Model:
         common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0),
         MergeTransposes(),
         RemoveBatchReshapes(),
-        DropEmptyOperands(),
+        DropEmptyConcatOperands(),
         RemoveIdentities(),
         MergeConcats(),
         MergeConstants(),

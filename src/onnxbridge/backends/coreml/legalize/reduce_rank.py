@@ -3,7 +3,7 @@
 `x.view(1, 3, 4, 2, 4, 2).mean((3, 5))` has six axes. The mean only distinguishes four groups: the first three axes, the fourth,
 the fifth and the sixth. The tensor of six axes is never written: its elements are stored in their order, in the shape that the
 last operator produced, and reshaped to the axes that each operator distinguishes. Where more than one of these has a dynamic
-size, the sizes are computed when the model runs: from another tensor with that size, or from the vector that a Reshape was told.
+size, the sizes are computed when the model runs: from another tensor with that size, or from the shape operand of a Reshape.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxbridge.hub.builder.builder import Builder
-from onnxbridge.hub.ir import fold, graph_reader
+from onnxbridge.backends.coreml.legalize.runtime_sizes import (
+    MAX_RANK,
+    BodyBuilder,
+    NotReducible,
+    RuntimeSizes,
+    Size,
+    Sizes,
+    exceeds_rank,
+    size_of,
+)
+from onnxbridge.hub.ir import graph_reader
 from onnxbridge.lowering import Body, Call, Ref
 
-MAX_RANK = 5
-"""The largest rank of a Core ML tensor."""
-Size = int | tuple[int, tuple[str, ...]]
-"""The size of one or of several merged axes: a number, or a number times the product of these dynamic sizes."""
-Sizes = list[Size]
 NO_MARK = object()
 """The mark of a group of free axes."""
 
@@ -37,24 +41,20 @@ class RankReducedCall(Call):
     body: Body | None = None
 
 
-class _NotReducible(Exception):
-    """An operator cannot be computed at a lower rank."""
-
-
 def rewrite(calls: Iterable[Call]) -> list[Call]:
     """Rewrite the calls without tensors of too high a rank; returns them unchanged if that is not possible."""
     calls = list(calls)
-    if not any(_exceeds_rank(v) for call in calls for v in _values(call)):
+    if not any(exceeds_rank(v) for call in calls for v in _values(call)):
         return calls
     flattened: dict[ir.Value, ir.Value] = {}
     sizes = RuntimeSizes()
     rewritten: list[Call] = []
     try:
         for call in calls:
-            sizes.add_told(call)
+            sizes.add_shape_operand(call)
             rewritten += _rewrite_call(call, flattened, sizes)
             sizes.add_tensors(_values(call))
-    except _NotReducible:
+    except NotReducible:
         return calls
     return rewritten
 
@@ -64,119 +64,28 @@ def _values(call: Call) -> list[ir.Value]:
     return [k for k in keys if isinstance(k, ir.Value)]
 
 
-def _exceeds_rank(value: ir.Value) -> bool:
-    return value.shape is not None and len(value.shape) > MAX_RANK
-
-
 def _declared_sizes(value: ir.Value) -> Sizes:
     if value.shape is None:
-        raise _NotReducible
-    declared_sizes = [_size(value, axis) for axis in range(len(value.shape))]
+        raise NotReducible
+    declared_sizes = [size_of(value, axis) for axis in range(len(value.shape))]
     if 0 in declared_sizes:
-        raise _NotReducible
+        raise NotReducible
     return declared_sizes
-
-
-def _size(value: ir.Value, axis: int) -> Size:
-    size = value.shape[axis] if value.shape is not None else None
-    if isinstance(size, int):
-        return size
-    return 1, ((size.value if size is not None else None) or f"{value.name}[{axis}]",)
-
-
-class RuntimeSizes:
-    """Where a running model finds the dynamic sizes of tensors of too high a rank."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[ir.Value, int, bool]] = {}
-        self._seen: set[ir.Value] = set()
-
-    def add_tensors(self, values: Iterable[ir.Value]) -> None:
-        """Note the sizes of values that are written."""
-        for value in values:
-            if value not in self._seen and not _exceeds_rank(value):
-                self._add(value, range(len(value.shape or ())), value, elements=False)
-            self._seen.add(value)
-
-    def add_told(self, call: Call) -> None:
-        """Note the sizes that a Reshape or Expand is told, which has them before its result."""
-        told = call.inputs[1].key if call.op in ("Reshape", "Expand") and isinstance(call.inputs[1], Ref) else None
-        result = call.outputs[0]
-        if not isinstance(told, ir.Value) or not isinstance(result, ir.Value):
-            return
-        known = fold.known_sizes(told)
-        if known is not None and len(known) == len(result.shape or ()):
-            self._add(result, [axis for axis, size in enumerate(known) if size is None], told, elements=True)
-
-    def _add(self, value: ir.Value, axes: Iterable[int], source: ir.Value, elements: bool) -> None:
-        for axis in axes:
-            size = _size(value, axis)
-            if isinstance(size, tuple):
-                self._found.setdefault(size[1][0], (source, axis, elements))
-
-    def scalar(self, op: Builder, name: str, body_input: Callable[[ir.Value], ir.Value]) -> ir.Value | None:
-        """A dynamic size as a value in the body of a call; None if it is not known.
-
-        Args:
-            body_input: the body's input for a value of the graph.
-        """
-        if name not in self._found:
-            return None
-        source, axis, elements = self._found[name]
-        inner = body_input(source)
-        return op.Gather(inner, np.int64(axis), axis=0) if elements else op.size(inner, axis)  # type: ignore[no-any-return]
-
-
-class BodyBuilder(Builder):
-    """Builds the body of a call at a lower rank. Its inputs are added when they are used."""
-
-    def __init__(self, sizes: RuntimeSizes) -> None:
-        super().__init__()
-        self.inputs: dict[ir.Value, ir.Value] = {}
-        self._sizes = sizes
-
-    def input_for(self, value: ir.Value) -> ir.Value:
-        """The body's input for a value of the graph."""
-        if value not in self.inputs:
-            if value.dtype is None:
-                raise _NotReducible
-            dims = [d if isinstance(d, int) else d.value for d in value.shape or ()]
-            self.inputs[value] = self.input(f"in{len(self.inputs)}", value.dtype, dims)
-        return self.inputs[value]
-
-    def runtime_shape(self, sizes: Sizes) -> ir.Value:
-        """The shape of a Reshape, which itself finds one size: the only dynamic one, or one that is not known otherwise."""
-        dynamic = [i for i, size in enumerate(sizes) if isinstance(size, tuple)]
-        known = {i: self._product_at_runtime(sizes[i]) for i in dynamic} if len(dynamic) > 1 else {}
-        if sum(size is None for size in known.values()) > 1:
-            raise _NotReducible
-        found = [-1 if known.get(i) is None else known[i] for i in range(len(sizes))]
-        return self.dims([size if isinstance(size, int) else found[i] for i, size in enumerate(sizes)])
-
-    def _product_at_runtime(self, size: Any) -> ir.Value | None:
-        number, names = size
-        factors = [self._sizes.scalar(self, name, self.input_for) for name in names]
-        if any(f is None for f in factors):
-            return None
-        product = factors[0]
-        for factor in [*factors[1:], *([] if number == 1 else [np.int64(number)])]:
-            product = self.Mul(product, factor)
-        return product
 
 
 def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value], sizes: RuntimeSizes) -> list[Call]:
     values = _values(call)
-    if not any(map(_exceeds_rank, values)):
+    if not any(map(exceeds_rank, values)):
         if any(isinstance(a, Body) for a in call.attrs.values()) and flattened:
-            raise _NotReducible  # its subgraphs may read a value that is no longer written in its declared shape
+            raise NotReducible  # its subgraphs may read a value that is no longer written in its declared shape
         return [call]
     rule = RULES.get(call.op)
     used = [i for i, o in enumerate(call.outputs) if isinstance(o, ir.Value)]
     results = [o for o in call.outputs if isinstance(o, ir.Value)]
     if rule is None or not results:
-        raise _NotReducible
-    if any(_exceeds_rank(result) and result.is_graph_output() for result in results):
-        raise _NotReducible
+        raise NotReducible
+    if any(exceeds_rank(result) and result.is_graph_output() for result in results):
+        raise NotReducible
     op = BodyBuilder(sizes)
     operands: list[Operand | None] = []
     for item in call.inputs:
@@ -190,7 +99,7 @@ def _rewrite_call(call: Call, flattened: dict[ir.Value, ir.Value], sizes: Runtim
     made = rule(op, call, operands, _declared_sizes(results[0]))
     inner_results = [made[i] for i in used] if isinstance(made, tuple) else [made]
     for i, (result, inner) in enumerate(zip(results, inner_results, strict=True)):
-        if not _exceeds_rank(result):
+        if not exceeds_rank(result):
             inner_results[i] = _reshape(op, inner, _declared_sizes(result))
         elif inner in op.inputs.values():  # the same elements in the same order: nothing to compute
             flattened[result] = next(actual for actual, given in op.inputs.items() if given is inner)
@@ -219,7 +128,7 @@ class Operand:
 def _reshape(op: BodyBuilder, x: ir.Value, declared_sizes: Sizes) -> ir.Value:
     if x.const_value is not None:  # its own rank may be too high
         return op.constant(x.const_value.numpy().reshape(declared_sizes))
-    actual = [_size(x, axis) for axis in range(len(x.shape or ()))]
+    actual = [size_of(x, axis) for axis in range(len(x.shape or ()))]
     dynamic = sum(isinstance(size, tuple) for size in declared_sizes)
     same = _may_be_equal if dynamic == 1 else operator.eq
     if len(actual) == len(declared_sizes) and all(map(same, actual, declared_sizes)):
@@ -250,7 +159,7 @@ def _groups(marks: Sequence[Any], free: Sequence[bool]) -> list[list[int]]:
         if not free[axis]:
             last = mark
     if len(found) > MAX_RANK:
-        raise _NotReducible
+        raise NotReducible
     return found
 
 
@@ -294,7 +203,7 @@ def _broadcast(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) 
     aligned = [[1] * (len(result) - len(o.declared_sizes)) + o.declared_sizes for o in operands]
     aligned = [[1 if r == 1 else n for n, r in zip(own, result, strict=True)] for own in aligned]  # a dynamic size may be 1
     if any(n != 1 and not _may_be_equal(n, r) for declared_sizes in aligned for n, r in zip(declared_sizes, result, strict=True)):
-        raise _NotReducible
+        raise NotReducible
     marks = list(zip(*([n == 1 for n in declared_sizes] for declared_sizes in aligned), strict=True))
     groups = _groups(marks, [r == 1 for r in result])
     parts = [
@@ -307,7 +216,7 @@ def _broadcast(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) 
 def _reduction(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> ir.Value:
     x, axes = operands[0], _constant_input(call, 1)
     if axes is None or not len(axes):
-        raise _NotReducible
+        raise NotReducible
     reduced = {int(a) % len(x.declared_sizes) for a in axes}
     groups = _groups(
         [a in reduced for a in range(len(x.declared_sizes))],
@@ -331,7 +240,7 @@ def _expand(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> 
     declared_sizes = [1] * (len(result) - len(x.declared_sizes)) + x.declared_sizes
     expanded = [n == 1 != r for n, r in zip(declared_sizes, result, strict=True)]
     if any(isinstance(r, tuple) and e for r, e in zip(result, expanded, strict=True)):
-        raise _NotReducible
+        raise NotReducible
     groups = _groups(expanded, [r == 1 for r in result])
     data = _reshape(op, x.value, _group_sizes(declared_sizes, groups))
     shape = [_product([result[a] for a in group]) if any(expanded[a] for a in group) else 1 for group in groups]
@@ -373,7 +282,7 @@ def _along_axis(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes)
     x = operands[0]
     axis = call.attrs.get("axis", 0 if call.op == "Gather" else -1) % len(x.declared_sizes)
     if call.op == "Gather" and len(operands[1].declared_sizes) > MAX_RANK - 2:
-        raise _NotReducible
+        raise NotReducible
 
     def three(operand: Any) -> ir.Value:
         before, size, after = operand.declared_sizes[:axis], operand.declared_sizes[axis], operand.declared_sizes[axis + 1 :]
@@ -392,7 +301,7 @@ def _split(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> t
     before, size, after = x.declared_sizes[:axis], x.declared_sizes[axis], x.declared_sizes[axis + 1 :]
     parts = _constant_input(call, 1)
     if not isinstance(size, int) or (parts is None and len(call.inputs) > 1):
-        raise _NotReducible
+        raise NotReducible
     merged = _reshape(op, x.value, [_product(before), size, _product(after)])
     count = len(call.outputs)
     sizes = () if parts is None else (parts,)
@@ -406,7 +315,7 @@ def _gather_scatter_nd(op: BodyBuilder, call: Call, operands: list[Any], result:
     data, indices = operands[:2]
     depth = indices.declared_sizes[-1]
     if call.attrs.get("batch_dims", 0) or not isinstance(depth, int) or not 0 < depth < MAX_RANK:
-        raise _NotReducible
+        raise NotReducible
     count, inner = _product(indices.declared_sizes[:-1]), _product(data.declared_sizes[depth:])
     flat = [_reshape(op, data.value, [*data.declared_sizes[:depth], inner]), _reshape(op, indices.value, [count, depth])]
     if call.op == "ScatterND":
@@ -420,12 +329,12 @@ def _slice(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> i
     x, starts, ends = operands[0], _constant_input(call, 1), _constant_input(call, 2)
     axes, steps = _constant_input(call, 3), _constant_input(call, 4)
     if starts is None or ends is None or (axes is None and len(call.inputs) > 3) or (steps is None and len(call.inputs) > 4):
-        raise _NotReducible
+        raise NotReducible
     sliced = [int(a) % len(x.declared_sizes) for a in (range(len(starts)) if axes is None else axes)]
     groups = _groups([a if a in sliced else None for a in range(len(x.declared_sizes))], [False] * len(x.declared_sizes))
     inner = np.array([groups.index([a]) if [a] in groups else len(groups) for a in sliced], np.int64)
     if (inner == len(groups)).any():
-        raise _NotReducible
+        raise NotReducible
     steps = np.ones(len(starts), np.int64) if steps is None else steps
     return op.Slice(_reshape(op, x.value, _group_sizes(x.declared_sizes, groups)), starts, ends, inner, steps)  # type: ignore[no-any-return]
 
@@ -439,5 +348,5 @@ def _matmul(op: BodyBuilder, call: Call, operands: list[Any], result: Sizes) -> 
         return op.MatMul(flat, b.value)  # type: ignore[no-any-return]
     batch = [o.declared_sizes[:-2] for o in operands]
     if len(batch[0]) != len(batch[1]) or not all(map(_may_be_equal, *batch)):
-        raise _NotReducible
+        raise NotReducible
     return op.MatMul(*(_reshape(op, o.value, [_product(o.declared_sizes[:-2]), *o.declared_sizes[-2:]]) for o in operands))  # type: ignore[no-any-return]

@@ -14,6 +14,8 @@ from onnxbridge import frameworks
 
 _INTEGERS = (3, 4)
 """What TorchScript writes for torch.int32 and torch.int64."""
+_FLOATS = (6, 7)
+"""What it writes for torch.float32 and torch.float64."""
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "aten::add": lambda a, b, alpha=1: a + b * alpha, "aten::sub": lambda a, b, alpha=1: a - b * alpha,
     "aten::rsub": lambda a, b, alpha=1: b - a * alpha,
@@ -27,7 +29,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 def _as_type(number: Any, options: tuple[Any, ...]) -> Any:
     """The number after `Tensor.to`, whose options begin with a dtype, or with a device and a dtype; None for other forms."""
     codes = [o for o in options[:2] if type(o) is int]
-    if len(codes) != 1:
+    if len(codes) != 1 or codes[0] not in (*_INTEGERS, *_FLOATS):
         return None
     return math.trunc(number) if codes[0] in _INTEGERS else number * 1.0
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxbridge.hub.passes.merge_concats import axis_of
 
 
-class DropEmptyOperands(ir.passes.InPlacePass):
+class DropEmptyConcatOperands(ir.passes.InPlacePass):
     """Concat without the operands whose size along its axis is 0. Of a single operand it becomes an Identity."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -9,7 +9,7 @@ import sympy
 from coremltools.converters.mil.mil.ops.defs.iOS15.tensor_transformation import reshape
 
 from onnxbridge.backends.coreml import backend
-from onnxbridge.backends.coreml.coremltools_reshape import fast_reshape_inference
+from onnxbridge.backends.coreml.coremltools_shape_inference import fast_reshape_inference
 from onnxbridge.hub.builder.builder import Builder
 
 N, T, NEW, OTHER = sympy.symbols("n t is0 is1", integer=True)

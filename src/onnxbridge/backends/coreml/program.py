@@ -21,9 +21,10 @@ from onnxbridge.backends.coreml.compression.compress import compress
 from onnxbridge.backends.coreml.coremltools_passes import pipeline
 from onnxbridge.backends.coreml.coremltools_shape_inference import fast_reshape_inference
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
-from onnxbridge.backends.coreml.interface.features import MAX_RANK, Interface, placeholder_like, scalar_if_declared
+from onnxbridge.backends.coreml.interface.features import Interface, placeholder_like, scalar_if_declared
 from onnxbridge.backends.coreml.interface.names import Names, core_ml_name
 from onnxbridge.backends.coreml.legalize import reduce_rank
+from onnxbridge.backends.coreml.legalize.runtime_sizes import MAX_RANK
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, resolve_for_graph
 from onnxbridge.backends.coreml.ops import rule as rules
 from onnxbridge.backends.coreml.precision import float32_ops, fp16_logs, fp16_selection

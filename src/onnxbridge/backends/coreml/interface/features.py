@@ -18,11 +18,11 @@ from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, cast, mi
 from onnxbridge.backends.coreml.interface.feature_values import Feature, GrowingState
 from onnxbridge.backends.coreml.interface.kv_cache_state import DEFAULT_BOUND, GrowingStateValue, bounds_of, growing_state
 from onnxbridge.backends.coreml.interface.names import Names
+from onnxbridge.backends.coreml.legalize.runtime_sizes import MAX_RANK
 from onnxbridge.backends.coreml.model_options import CoreMLOptions, Image
 from onnxbridge.errors import Problem, SourceLocation, Unsupported, UsageError
 from onnxbridge.hub.ir.values import dtype_name
 
-MAX_RANK = 5
 
 
 @dataclass

@@ -24,7 +24,6 @@ from onnxbridge.errors import Problem, SourceLocation, Unsupported, UsageError
 from onnxbridge.hub.ir.values import dtype_name
 
 
-
 @dataclass
 class Interface:
     """The inputs, states and outputs of a model.

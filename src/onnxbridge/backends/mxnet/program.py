@@ -59,15 +59,23 @@ def convert(model: ir.Model) -> MXNetModel:
         ConversionError: with every operator that cannot be converted.
     """
     with _folded(model.graph):
-        return _convert(model)
+        _check_ends(model.graph)
+        parameters = _parameters(model.graph)
+        nodes = _computed(model.graph, parameters)
+        writer = Writer(_np_shape(model.graph, nodes))
+        try:
+            found = _converted(model, writer, parameters, nodes)
+        except ConversionError:
+            if writer.np_shape or not writer.needs_np_shape:
+                raise
+        if writer.needs_np_shape and not writer.np_shape:  # which operators are written depends on it
+            found = _converted(model, Writer(np_shape=True), parameters, nodes)
+        return found
 
 
-def _convert(model: ir.Model) -> MXNetModel:
-    parameters = _parameters(model.graph)
-    nodes = _computed(model.graph, parameters)
-    target = _SymbolTarget(Writer(_np_shape(model.graph, nodes)), parameters)
+def _converted(model: ir.Model, writer: Writer, parameters: set[ir.Value], nodes: list[ir.Node]) -> MXNetModel:
+    target = _SymbolTarget(writer, parameters)
     values = graph_reader.HubValues(target.constant)
-    _check_ends(model.graph)
     for v in model.graph.inputs:
         values[v] = made = target.writer.variable(v.name or "", _dtype(v), _shape(v))
         for axis, size in enumerate(made.shape or ()):

@@ -36,7 +36,7 @@ STATES = {"BatchNorm": (3, 4)}
 
 @dataclass(eq=False)
 class Graph:
-    """The nodes of a symbol or of one of its subgraphs.
+    """The nodes of a symbol or of one of its subgraphs, which `operator` has.
 
     `captured` are the variables of a subgraph for entries of the outer graph, `written` the nodes of constants.
     """
@@ -44,6 +44,7 @@ class Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     captured: dict[tuple[int, int], int] = field(default_factory=dict)
     written: dict[Constant, int] = field(default_factory=dict)
+    operator: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Writer:
 
     def __init__(self, np_shape: bool) -> None:
         self.np_shape = np_shape
+        self.needs_np_shape = np_shape
+        """Whether an operator was written whose result may be empty."""
         self.graphs = [Graph()]
         """The graph being written, and those around it first."""
         self.params: dict[str, Array] = {}
@@ -276,9 +279,9 @@ class Writer:
             self._names.discard(node["name"])
             node["name"] = self.unique(name)
 
-    def subgraph(self, function: Callable[..., Sequence[Any]], parameters: Sequence[Value]) -> Subgraph:
-        """A subgraph that computes a function of parameters like the given values."""
-        graph = Graph()
+    def subgraph(self, operator: str, function: Callable[..., Sequence[Any]], parameters: Sequence[Value]) -> Subgraph:
+        """A subgraph of an operator that computes a function of parameters like the given values."""
+        graph = Graph(operator=operator)
         self.graphs.append(graph)
         try:
             names = [f"{self._stem}/{function.__name__}{i}" for i in range(len(parameters))]

@@ -121,11 +121,13 @@ def optimizer(name: str | None) -> Iterator[None]:
 
 
 def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
-    """The symbol's outputs in inference. Where their sizes depend on values, an executor has none, but a CachedOp does."""
+    """The symbol's outputs in inference. Where sizes depend on values, an executor has none, but a CachedOp does."""
     arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
     if not hasattr(symbol, "bind"):  # MXNet 2, whose executors fail for operators without a gradient
         return cached(mx, symbol, values, default_ctx=mx.cpu())
     if mx.util.is_np_shape():
+        if operators_of(json.loads(symbol.tojson())) & {"_contrib_boolean_mask", "_while_loop"}:
+            return cached(mx, symbol, values)
         _, shapes, _ = symbol.infer_shape_partial(**{n: values[n].shape for n in arguments + states})
         if any(s is None or -1 in s for s in shapes or [None]):
             with contextlib.suppress(mx.base.MXNetError):  # raised for operators without a gradient
@@ -137,6 +139,12 @@ def forward(mx: Any, symbol: Any, values: Any) -> list[Any]:
         grad_req="null",
     )
     return list(executor.forward(is_train=False))
+
+
+def operators_of(graph: Any) -> set[str]:
+    """The names of a graph's operators, those of subgraphs included."""
+    found = {node["op"] for node in graph["nodes"]}
+    return found.union(*[operators_of(inner) for node in graph["nodes"] for inner in node.get("subgraphs", ())])
 
 
 def cached(mx: Any, symbol: Any, values: Any, **options: Any) -> list[Any]:

@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxbridge.backends.mxnet.ops import computed_sizes as computed
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import positions
+from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped
 from onnxbridge.backends.mxnet.writer import Value, visited
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Outputs
@@ -83,7 +85,7 @@ def foreach(sym, step, items, states, shapes=()):
         return [_after(sym, heads[0], unused), *heads[1:]]
 
     templates = [Value(None, 0, np.dtype(np.float32) if r.dtype == BOOL else r.dtype, r.shape) for r in (*rows, *start)]
-    inner = sym.subgraph(body, templates)
+    inner = sym.subgraph("_foreach", body, templates)
     variables = inner.variables
     taken = [i for i in range(count) if i in variables]
     results = len(found) - len(states)
@@ -100,6 +102,9 @@ def foreach(sym, step, items, states, shapes=()):
     for value, state, like in zip(made[results:], found, states, strict=False):
         value.dtype = np.dtype(np.float32) if state.dtype == BOOL else state.dtype
         ends.append(_inside(sym, value, Value(None, 0, like.dtype, like.shape)))
+    if items[0].shape is not None and items[0].shape[0] is None:  # MXNet does not initialize the states if there is no item
+        some = computed.less(sym, 0, computed.size_of(sym, items[0], 0))
+        ends = [_selected(sym, some, end, old) for end, old in zip(ends, states, strict=True)]
     return stacked, ends
 
 
@@ -116,7 +121,8 @@ def _stacked(sym, value, row):
     """The results of all iterations."""
     value.dtype = np.dtype(np.float32) if row.dtype == BOOL else row.dtype
     if row.shape == ():
-        value = sym.Reshape(value, shape=(-1,))
+        value = reshaped(sym, replace(value, shape=(None, 1)), (-1,))
+        value.dtype = np.dtype(np.float32) if row.dtype == BOOL else row.dtype
     return cast(sym, value, row.dtype)
 
 
@@ -154,11 +160,11 @@ def _moved(sym, x, source, target):
     return y
 
 
-@rule("Loop", limits="results may be collected if their number is known")
+@rule("Loop")
 def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
     """A loop with a known number of iterations is a `_foreach`, others are a `_while_loop`.
 
-    Where MXNet cannot run that, `_foreach` runs up to the bound and keeps the states once the condition is false.
+    Under np-shape semantics, `_foreach` runs up to a known bound and keeps the states once the condition is false.
     """
     count = len(v_initial)
     collected = [shape for shape, needed in zip(sym.expected[count:], used[count:], strict=True) if needed]
@@ -168,10 +174,16 @@ def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
     if len(lengths) == 1:  # the declared shape says how often it runs
         (bound,) = lengths
         cond = None
-    if bound is None or bound > MOST_ITERATIONS:
-        if collected:
-            raise Unsupported("a loop that collects results and has no known bound", "make the trip count a constant")
-        return _while(sym, M, cond, v_initial, body)
+
+    M = sym.literal(np.zeros((), np.int64)) if bound == 0 else M
+
+    def unbounded():
+        return (_collecting if collected else _while)(sym, M, cond, v_initial, body, shapes)
+
+    if bound == 0 and not collected:
+        return v_initial
+    if not bound or bound > MOST_ITERATIONS:
+        return unbounded()
     steps = sym.literal(np.arange(bound, dtype=np.int64))
     active = sym.literal(np.array(True)) if cond is None else cond
     conditional = []
@@ -187,13 +199,11 @@ def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
         return (_both(sym, running, onward), *kept, *results[count:])
 
     stacked, ends = foreach(sym, step, [steps], [active, *v_initial], shapes)
-    if conditional[0] and collected:
-        raise Unsupported("a loop that collects results until a condition", "make the number of iterations a constant")
-    if conditional[0] and not sym.np_shape:
-        return _while(sym, M, cond, v_initial, body)
+    if conditional[0] and (collected or not (sym.np_shape or _is_repeated(sym))):
+        return unbounded()
     if not conditional[0] and not _is_true(active):
         if collected:
-            raise Unsupported("a loop that collects results if a condition holds", "make the condition a constant")
+            return unbounded()
         ends = [_selected(sym, active, end, old) for end, old in zip(ends, [active, *v_initial], strict=True)]
     return *ends[1:], *stacked
 
@@ -214,10 +224,42 @@ def _both(sym, a, b):
     return cast(sym, y, BOOL)
 
 
-def _while(sym, M, cond, states, body):
+def _collecting(sym, M, cond, states, body, shapes):
+    """A loop without a known bound that collects results: `_while_loop` counts the iterations, `_foreach` repeats them.
+
+    The results of MXNet's `_while_loop` have as many rows as it may run at the most, all of which it allocates, and those of
+    iterations that did not run are not initialized.
+    """
+    count, *ends = _counted(sym, M, cond, states, body, repeated=True)
+
+    def step(i, *now):
+        return body(i, sym.literal(np.array(True)), *now)[1:]
+
+    stacked, _ = foreach(sym, step, [positions(sym, count)], states, shapes)
+    return *ends, *stacked
+
+
+def _while(sym, M, cond, states, body, shapes):
     """A loop without a known bound, of states only."""
-    if sym.np_shape:
-        raise Unsupported("a loop without a known bound beside values without dimensions", "make the trip count a constant")
+    return _counted(sym, M, cond, states, body)[1:]
+
+
+def _is_repeated(sym):
+    """Whether the body of a `_foreach` is being written, in which MXNet cannot infer the shapes of a `_while_loop`."""
+    return any(graph.operator == "_foreach" for graph in sym.graphs)
+
+
+def _is_random(content):
+    """Whether a subgraph draws random numbers."""
+    nodes = content["nodes"]
+    return any("random" in n["op"] or n["op"] == "Dropout" or any(map(_is_random, n.get("subgraphs", ()))) for n in nodes)
+
+
+def _counted(sym, M, cond, states, body, repeated=False):
+    """The number of iterations of a loop, and its last states. Its iterations may be `repeated` if they compute the same then."""
+    if _is_repeated(sym):
+        reason = "a loop without a known bound inside one that has a bound, or collects results"
+        raise Unsupported(reason, "make the inner trip count a constant")
     first = [sym.literal(np.zeros((), np.int64)), sym.literal(np.array(True)) if cond is None else cond, *states]
     count = None if M is None else cast(sym, M, np.int64)
     start = [_outside(sym, s) for s in first]
@@ -245,7 +287,10 @@ def _while(sym, M, cond, states, body):
         return [graph.variables.index(p) for p in range(len(first)) if p in graph.variables]
 
     templates = [Value(None, 0, s.dtype, s.shape) for s in start]
-    test, work = sym.subgraph(goes_on, templates), sym.subgraph(step, templates)
+    test, work = (sym.subgraph("_while_loop", f, templates) for f in (goes_on, step))
+    if repeated and _is_random(work.content):
+        reason = "a loop that draws random numbers, collects results and has no known bound"
+        raise Unsupported(reason, "make the trip count a constant")
     captured = [*test.captured, *work.captured]
     shift = len(first), len(first) + len(test.captured)
     made = sym._while_loop(
@@ -256,7 +301,8 @@ def _while(sym, M, cond, states, body):
     )  # fmt: skip
     for value, state in zip(made, start, strict=True):
         value.dtype = state.dtype
-    return tuple(_inside(sym, v, f) for v, f in zip(made, first, strict=True))[2:]
+    _, _, *ends = (_inside(sym, v, f) for v, f in zip(made, first, strict=True))
+    return Value(made[0].node, made[0].index, np.dtype(np.int64), (1,), made[0].graph), *ends
 
 
 @rule("If")
@@ -283,9 +329,9 @@ def if_(sym, cond, *, then_branch, else_branch):
             dtypes.append([(r.dtype, r.shape) for r in results])
             return [_outside(sym, r) for r in results]
 
-        return sym.subgraph(run, [])
+        return sym.subgraph("_cond", run, [])
 
-    asked, then, other = sym.subgraph(test, [condition]), branch(then_branch), branch(else_branch)
+    asked, then, other = sym.subgraph("_cond", test, [condition]), branch(then_branch), branch(else_branch)
     if any(a[1] != b[1] and None not in (a[1], b[1]) for a, b in zip(*dtypes, strict=True)):
         raise Unsupported("branches whose results differ in shape")
     first = 1 + len(then.captured)

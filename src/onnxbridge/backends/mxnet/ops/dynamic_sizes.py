@@ -2,7 +2,7 @@
 
 MXNet's operators take sizes as attributes. A size that an input of the model has is therefore taken from that input: its elements
 along the axis, as zeros, added to ones where the size is needed. For the size T + 1 another zero is appended, for T - 1 the first
-is left out, and for T//2 every second is kept.
+is left out, and for T//2 every second is kept. Other sizes are computed (`computed_sizes`).
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ import ast
 
 import numpy as np
 
-from onnxbridge.backends.mxnet.ops.types import cast, rank, typed
+from onnxbridge.backends.mxnet.ops.computed_sizes import computed_zeros
+from onnxbridge.backends.mxnet.ops.types import cast, rank, reshaped, typed
+from onnxbridge.backends.mxnet.writer import Value
 from onnxbridge.errors import Unsupported
 
 HINT = "make it a constant, or give the input a fixed shape"
 
 
-def declared_shape(sym, name):
-    """The declared shape of the first result that is used, which says what the input `name` would: integers, and sizes computed
-    from dynamic ones.
+def declared(sym):
+    """The declared sizes of the first result that is used: integers, sizes computed from dynamic ones, and None for others.
 
-    Raises:
-        Unsupported: if a size is none of these.
+    None if its rank is not declared.
     """
     shape = next((s for s in sym.expected if s is not None), None)
-    if shape is None or not all(isinstance(d, int) or _expression(sym, d) is not None for d in shape):
-        raise Unsupported(f"input {name!r} must be known when converting", HINT)
-    return shape
+    if shape is None:
+        return None
+    return tuple(d if isinstance(d, int) or _expression(sym, d) is not None else None for d in shape)
 
 
-def declared_sizes(sym, name):
-    """The declared shape of the result as integers.
+def result_sizes(sym, computed):
+    """The sizes of the result: those that are declared, and `computed(axis)` for others.
 
     Raises:
-        Unsupported: if a size is dynamic.
+        Unsupported: if its rank is not declared.
     """
-    shape = declared_shape(sym, name)
-    if not is_static(shape):
-        raise Unsupported(f"input {name!r} must be known when converting", HINT)
-    return shape
+    shape = declared(sym)
+    if shape is None:
+        raise Unsupported("a result of unknown rank", "declare the shape of the result")
+    return [computed(axis) if d is None else d for axis, d in enumerate(shape)]
 
 
 def _expression(sym, size):
@@ -71,18 +71,23 @@ def is_static(shape):
 
 
 def ones_of(sym, shape, dtype):
-    """Ones of a shape of integers and names of dynamic sizes. Times a value they are that value, with the sign of its zero."""
+    """Ones of a shape of integers, names of dynamic sizes and computed sizes.
+
+    Times a value they are that value, with the sign of its zero.
+    """
     dtype = np.dtype(dtype)
     total = sym.literal(np.ones(tuple(d if isinstance(d, int) else 1 for d in shape), dtype))
     for axis, d in enumerate(shape):
         if not isinstance(d, int):
-            along = sym.Reshape(_along(sym, d, dtype), shape=tuple(-1 if i == axis else 1 for i in range(len(shape))))
+            along = reshaped(sym, _along(sym, d, dtype), (-1 if i == axis else 1 for i in range(len(shape))))
             total = typed(sym._npi_add(total, typed(along, dtype)), dtype)
-    return typed(total, dtype, tuple(shape))
+    return typed(total, dtype, tuple(d if isinstance(d, (int, str)) else None for d in shape))
 
 
 def _along(sym, size, dtype):
-    """As many zeros as a computed size."""
+    """As many zeros as a size that is known only when the model runs."""
+    if isinstance(size, Value):
+        return cast(sym, computed_zeros(sym, size), dtype)
     return cast(sym, _zeros(sym, _expression(sym, size)), dtype)
 
 
@@ -114,17 +119,19 @@ def _vector(sym, value, shape=(-1,)):
     return sym.Reshape(value, shape=shape)
 
 
-def count(sym, name, dtype):
-    """The integers from 0 on, as many as a computed size."""
-    numbers = typed(sym._contrib_arange_like(_along(sym, name, np.float32), start=0, step=1, axis=0), np.float32, (name,))
-    return cast(sym, numbers, dtype)
+def positions(sym, size):
+    """The integers from 0 on, as many as a size says: an integer, a name or a computed size."""
+    if isinstance(size, int):
+        return sym.literal(np.arange(size, dtype=np.int64))
+    zeros = _along(sym, size, np.float64)  # whose positions are exact
+    return cast(sym, typed(sym._contrib_arange_like(zeros, start=0, step=1, axis=0), np.float64, zeros.shape), np.int64)
 
 
 def reshape_codes(data, shape):
-    """The sizes that MXNet's Reshape takes for a shape of integers and names, None if it cannot say them.
+    """The sizes that MXNet's Reshape takes for a shape of integers, names and None, None if it cannot say them.
 
     0 copies the size at the same axis, and -1 is what is left; it may stand once.
     """
-    same = [axis < len(data.shape) and data.shape[axis] == d for axis, d in enumerate(shape)]
+    same = [axis < len(data.shape) and d is not None and data.shape[axis] == d for axis, d in enumerate(shape)]
     codes = [d if isinstance(d, int) else 0 if same[axis] else -1 for axis, d in enumerate(shape)]
     return codes if codes.count(-1) <= 1 and 0 not in shape else None

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from onnxbridge.backends.mxnet.ops import computed_sizes as computed
 from onnxbridge.backends.mxnet.ops import rule
+from onnxbridge.backends.mxnet.ops.computed_slices import taken
 from onnxbridge.backends.mxnet.ops.control import foreach
-from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, count, declared_shape
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import declared, positions, result_sizes
 from onnxbridge.backends.mxnet.ops.shape import squeeze
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
@@ -148,16 +150,21 @@ def one_hot(sym, indices, depth: Int, values: Array, *, axis=-1):
 
 @rule("TopK")
 def topk(sym, X, K, *, axis=-1, largest=1, sorted=1):
-    """k=0 means all elements in MXNet."""
-    if K.array is not None:
-        k = int(K.array.reshape(-1)[0])
-        if k == 0:
-            raise Unsupported("K=0, which means all elements in MXNet")
-    elif declared_shape(sym, "K")[axis] == X.shape[axis]:
-        k = 0
-    else:
-        raise Unsupported("input 'K' must be known when converting", HINT)
-    return sym.topk(X, axis=axis, k=k, ret_typ="both", is_ascend=not largest, dtype="int64", outputs=2)
+    """k=0 means all elements in MXNet, which are sorted where `K` is computed, and the first of them gathered."""
+    axis %= rank(X)
+    k = None if K.array is None else int(K.array.reshape(-1)[0])
+    if k == 0:
+        raise Unsupported("K=0, which means all elements in MXNet")
+    attributes = {"axis": axis, "ret_typ": "both", "is_ascend": not largest, "dtype": "int64", "outputs": 2}
+    found = sym.topk(X, k=k or 0, **attributes)
+    if k is None:
+        count = result_sizes(sym, lambda a: computed.integer(sym, K))[axis]
+        if isinstance(count, int):
+            return sym.topk(X, k=count, **attributes)
+        if count != X.shape[axis]:
+            values, indices = (typed(v, t, X.shape) for v, t in zip(found, (X.dtype, np.int64), strict=True))
+            return tuple(taken(sym, v, axis, positions(sym, count), count) for v in (values, indices))
+    return found
 
 
 @rule("CumSum")
@@ -201,28 +208,35 @@ def reverse_sequence(sym, input, sequence_lens, *, batch_axis=1, time_axis=0):
 
 @rule("Range")
 def range_(sym, start, limit, delta):
-    """The declared size says how many elements there are, where that is only known at run time."""
+    """The number of elements is the declared size, or computed as ONNX does."""
     numbers = [None if v.array is None else v.array.item() for v in (start, limit, delta)]
     if None not in numbers:
         return np.arange(*numbers).astype(start.dtype)
-    (size,) = declared_shape(sym, "limit")
-    positions = np.arange(size).astype(start.dtype) if isinstance(size, int) else count(sym, size, start.dtype)
-    steps = sym._npi_multiply(positions, delta)
+
+    def length(axis):
+        wide = [computed.vector_of_one(sym, v) for v in (typed(sym._npi_subtract(limit, start), start.dtype, ()), delta)]
+        return computed.ceil_divided(sym, *wide)
+
+    (size,) = result_sizes(sym, length)
+    steps = sym._npi_multiply(cast(sym, positions(sym, size), start.dtype), delta)
     return sym._npi_add(start, steps)
 
 
-@rule("NonZero", limits="the size of the result must be declared")
+@rule("NonZero")
 def nonzero(sym, X):
-    """The number of results must be declared: MXNet's operators need the ranks and sizes of what they compute on."""
-    shape = fixed(X)
     flags = typed(sym.Reshape(cast(sym, _is_nonzero(sym, X), np.int32), shape=(-1,)), np.int32)
-    rows = nonzero_positions(sym, flags, math.prod(shape), _declared(sym, 1))
-    found = []
-    for i, size in enumerate(shape):
-        stride = math.prod(shape[i + 1 :])
-        whole = typed(sym.broadcast_div(rows, np.full(1, stride, np.int64)), np.int64)
-        found.append(typed(sym._npi_mod(whole, np.full(1, size, np.int64)), np.int64))
+    rows = nonzero_positions(sym, flags, _size(X.shape), _declared(sym, 1))
+    found, stride = [], computed.integer(sym, 1)
+    for axis in range(rank(X))[::-1]:
+        whole = typed(sym.broadcast_div(rows, stride), np.int64)
+        found.insert(0, typed(sym._npi_mod(whole, computed.size_of(sym, X, axis)), np.int64))
+        stride = computed.multiply(sym, stride, computed.size_of(sym, X, axis))
     return sym.stack(*found, axis=0)
+
+
+def _size(shape):
+    """The number of elements, None if that is dynamic."""
+    return math.prod(shape) if all(isinstance(d, int) for d in shape) else None
 
 
 def _is_nonzero(sym, x):
@@ -231,27 +245,27 @@ def _is_nonzero(sym, x):
 
 def _declared(sym, axis):
     """The size of the result along an axis, None if it is dynamic."""
-    shape = sym.expected[0] if sym.expected else None
+    shape = declared(sym)
     return shape[axis] if shape is not None and isinstance(shape[axis], int) else None
 
 
 def nonzero_positions(sym, flags, size, count):
-    """The positions of ones in a vector of `size` int32 flags, of which there are `count`."""
-    every = np.arange(size, dtype=np.int64)
-    if count is None:
-        raise Unsupported("a result whose size depends on values", "declare the shape of the result")
+    """The positions of ones in a vector of `size` int32 flags, of which there are `count`; both are None if they are dynamic."""
+    if count is None or size is None:
+        every = typed(sym._contrib_arange_like(cast(sym, flags, np.float64), start=0, step=1, axis=0), np.float64)
+        return cast(sym, computed.selected(sym, every, flags), np.int64)
     if count == 0:
         return sym.literal(np.zeros(0, np.int64))
+    every = np.arange(size, dtype=np.int32)
     last = sym._npi_multiply(sym._npi_subtract(np.array([1], np.int32), flags), np.array([size], np.int32))
-    keys = typed(sym._npi_add(last, every.astype(np.int32)), np.int32)
+    keys = typed(sym._npi_add(last, every), np.int32)
     return cast(sym, typed(sym.topk(keys, axis=0, k=count, ret_typ="value", is_ascend=True), np.int32), np.int64)
 
 
-@rule("Compress", limits="the size of the result must be declared")
+@rule("Compress")
 def compress(sym, input, condition, *, axis=None):
     if axis is None:
-        input = typed(sym.Reshape(input, shape=(-1,)), input.dtype, (math.prod(fixed(input)),))
+        input = typed(sym.Reshape(input, shape=(-1,)), input.dtype, (_size(input.shape),))
     axis = 0 if axis is None else axis % rank(input)
-    (size,) = fixed(condition)
-    rows = nonzero_positions(sym, cast(sym, condition, np.int32), size, _declared(sym, axis))
+    rows = nonzero_positions(sym, cast(sym, condition, np.int32), _size(condition.shape), _declared(sym, axis))
     return without_bool(sym, lambda v: sym.take(v, rows, axis=axis, mode="clip"), input)

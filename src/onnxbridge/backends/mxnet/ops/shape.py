@@ -7,8 +7,15 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxbridge.backends.mxnet.ops import computed_sizes as computed
 from onnxbridge.backends.mxnet.ops import rule
-from onnxbridge.backends.mxnet.ops.dynamic_sizes import HINT, declared_shape, declared_sizes, is_static, ones_of, reshape_codes
+from onnxbridge.backends.mxnet.ops.computed_slices import (
+    padded_at_run_time,
+    parts_at_run_time,
+    sliced_at_run_time,
+    tiled_at_run_time,
+)  # fmt: skip
+from onnxbridge.backends.mxnet.ops.dynamic_sizes import declared, is_static, ones_of, reshape_codes, result_sizes
 from onnxbridge.backends.mxnet.ops.types import BOOL, cast, fixed, permuted, rank, reshaped, sliced, typed, without_bool
 from onnxbridge.errors import Unsupported
 from onnxbridge.rules import Array, Ints, Outputs
@@ -20,7 +27,7 @@ MAX_DIMS = 6
 @rule("Reshape")
 def reshape(sym, data, shape, *, allowzero=0):
     if shape.array is None:
-        return _reshaped_at_run_time(sym, data)
+        return _reshaped_at_run_time(sym, data, shape, allowzero)
     shape = shape.array.reshape(-1).tolist()
     if not allowzero:
         known = [d if isinstance(d, int) else 0 for d in data.shape]
@@ -34,15 +41,34 @@ def reshape(sym, data, shape, *, allowzero=0):
     return reshaped(sym, data, shape)
 
 
-def _reshaped_at_run_time(sym, data):
-    """To the declared shape of the result, by the sizes of an array that has it where Reshape cannot say it."""
-    shape = declared_shape(sym, "shape")
-    if is_static(shape):
-        return reshaped(sym, data, shape)
-    codes = reshape_codes(data, shape)
+def _reshaped_at_run_time(sym, data, shape, allowzero):
+    """By sizes that Reshape can infer, or by those of an array that has the result's shape."""
+    sizes = declared(sym)
+    if sizes is not None and is_static(sizes):
+        return reshaped(sym, data, sizes)
+    codes = None if sizes is None else reshape_codes(data, sizes)
     if codes is not None:
         return sym.Reshape(data, shape=tuple(codes))
-    return without_bool(sym, lambda v: sym.reshape_like(v, ones_of(sym, shape, np.float32)), data)
+
+    def size_along(axis):
+        size = computed.element(sym, shape, axis)
+        if not allowzero and axis < rank(data):
+            size = computed.where(sym, typed(sym._npi_equal(size, np.array([0])), BOOL), computed.size_of(sym, data, axis), size)
+        return computed.where(sym, computed.less(sym, size, 0), inferred(), size)
+
+    def inferred():
+        """The size that -1 stands for; the product of all sizes contains that -1."""
+        vector = cast(sym, shape, np.int64)
+        if not allowzero:
+            copied = np.array([axis < rank(data) for axis in range(len(sizes))])
+            own = [computed.size_of(sym, data, a) if c else np.ones(1, np.int64) for a, c in enumerate(copied)]
+            own = typed(sym.Concat(*own, dim=0), np.int64) if len(own) > 1 else own[0]
+            vector = typed(sym._npi_where(typed(sym._npi_equal(vector, np.array([0])), BOOL), own, vector), np.int64)
+        others = computed.maximum(sym, computed.subtract(sym, 0, computed.product(sym, vector)), 1)
+        return computed.ceil_divided(sym, typed(sym.size_array(data), np.int64, (1,)), others)
+
+    like = ones_of(sym, result_sizes(sym, size_along), np.float32)
+    return without_bool(sym, lambda v: sym.reshape_like(v, like), data)
 
 
 @rule("Flatten")
@@ -91,12 +117,25 @@ def concat(sym, *inputs, axis):
 
 
 @rule("Split")
-def split(sym, input, split: Ints | None = None, *, axis=0, num_outputs=None):
-    if split is None:
-        (size,) = fixed(input, [axis])
-        part = -(-size // num_outputs)
-        split = [min(part, size - i * part) for i in range(num_outputs)]
-    ends = np.cumsum([0, *split]).tolist()
+def split(sym, input, split=None, *, axis=0, num_outputs=None):
+    axis %= rank(input)
+    if split is not None and split.array is not None:
+        sizes = split.array.reshape(-1).tolist()
+    elif split is None and isinstance(input.shape[axis], int):
+        part = -(-input.shape[axis] // num_outputs)
+        sizes = [min(part, input.shape[axis] - i * part) for i in range(num_outputs)]
+    elif split is None:
+        size = computed.size_of(sym, input, axis)
+        part = computed.ceil_divided(sym, size, computed.integer(sym, num_outputs))
+        rest = [computed.subtract(sym, size, computed.multiply(sym, part, i)) for i in range(num_outputs)]
+        return parts_at_run_time(sym, input, axis, [computed.minimum(sym, part, r) for r in rest])
+    else:
+        shapes = [None if s is None else s[axis] for s in sym.expected]
+        if all(isinstance(d, int) for d in shapes):
+            sizes = shapes
+        else:
+            return parts_at_run_time(sym, input, axis, [computed.element(sym, split, i) for i in range(len(shapes))])
+    ends = np.cumsum([0, *sizes]).tolist()
     return tuple(sliced(sym, input, axis, a, b) for a, b in zip(ends, ends[1:], strict=False))
 
 
@@ -104,11 +143,11 @@ def split(sym, input, split: Ints | None = None, *, axis=0, num_outputs=None):
 def slice_(sym, data, starts, ends, axes=None, steps=None):
     known = [v is None or v.array is not None for v in (starts, ends, axes, steps)]
     if not all(known):
-        return _sliced_at_run_time(sym, data, starts, axes, steps)
-    starts, ends, axes, steps = (None if v is None else v.array.reshape(-1).tolist() for v in (starts, ends, axes, steps))
-    axes = range(len(starts)) if axes is None else [a % rank(data) for a in axes]
+        return sliced_at_run_time(sym, data, starts, ends, axes, steps)
+    bounds = [None if v is None else v.array.reshape(-1).tolist() for v in (starts, ends, axes, steps)]
+    listed = range(len(bounds[0])) if axes is None else [a % rank(data) for a in bounds[2]]
     begin, end, step = ([None] * rank(data) for _ in range(3))
-    for axis, a, b, s in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
+    for axis, a, b, s in zip(listed, bounds[0], bounds[1], bounds[3] or [1] * len(bounds[0]), strict=True):
         size, step[axis] = data.shape[axis], s
         if isinstance(size, int):
             # going back from before the first element has the first element in ONNX, nothing in Python
@@ -122,69 +161,10 @@ def slice_(sym, data, starts, ends, axes=None, steps=None):
         elif s < 0 and (a == -1 or a >= 2**30) and b <= -(2**30):
             pass  # the whole axis backwards
         else:
-            raise Unsupported("a step along an axis of dynamic size")
+            return sliced_at_run_time(sym, data, starts, ends, axes, steps)
     if rank(data) > MAX_DIMS:
         return _sliced_by_axis(sym, data, begin, end, step)
     return without_bool(sym, lambda v: sym.slice(v, begin=tuple(begin), end=tuple(end), step=tuple(step)), data)
-
-
-def _sliced_at_run_time(sym, data, starts, axes, steps):
-    """Every axis by the positions of its elements, as many as the result has."""
-    shape = declared_shape(sym, "starts")
-    if not is_static(shape):
-        return _first_elements(sym, data, shape, starts, steps)
-    for axis, (size, count) in enumerate(zip(fixed(data), shape, strict=True)):
-        start, step = (_for_axis(sym, v, axes, axis, rank(data), other) for v, other in ((starts, 0), (steps, 1)))
-        start = _where(sym, _less(sym, start, 0), sym._npi_add(start, np.array([size])), start)
-        highest = _where(sym, _less(sym, step, 0), np.array([size - 1]), np.array([size]))
-        start = typed(sym._npi_minimum(sym._npi_maximum(start, np.array([0])), highest), np.int64)
-        data = taken(sym, data, axis, typed(sym._npi_add(start, sym._npi_multiply(np.arange(count), step)), np.int64), count)
-    return data
-
-
-def _first_elements(sym, data, shape, starts, steps):
-    """The first elements of each axis, as many as the result has."""
-    for given, usual, name in ((starts, 0, "starts"), (steps, 1, "steps")):
-        if given is not None and (given.array is None or np.any(given.array != usual)):
-            raise Unsupported(f"input {name!r} must be known when converting", HINT)
-    axes = [axis for axis, (size, count) in enumerate(zip(data.shape, shape, strict=True)) if size != count]
-    if not axes:
-        return data
-    like = ones_of(sym, [shape[axis] if axis in axes else 1 for axis in range(rank(data))], np.float32)
-    return without_bool(sym, lambda v: sym.slice_like(v, like, axes=tuple(axes)), data)
-
-
-def _less(sym, x, number):
-    return typed(sym._npi_less(x, np.array([number])), BOOL)
-
-
-def _where(sym, condition, x, y):
-    return typed(sym._npi_where(condition, x, y), np.int64)
-
-
-def _for_axis(sym, values, axes, axis, count, otherwise):
-    """The element of an integer vector that is for an axis, as a vector of one; `otherwise` if there is none."""
-    if values is None:
-        return sym.literal(np.array([otherwise]))
-    values = cast(sym, values, np.int64)
-    if axes is None or axes.array is not None:
-        listed = list(range(fixed(values, [0])[0])) if axes is None else [a % count for a in axes.array.reshape(-1).tolist()]
-        if axis not in listed:
-            return sym.literal(np.array([otherwise]))
-        return typed(sliced(sym, values, 0, listed.index(axis), listed.index(axis) + 1), np.int64)
-    wrapped = typed(sym._npi_mod(cast(sym, axes, np.int64), np.array([count])), np.int64)
-    here = typed(sym._npi_equal(wrapped, np.array([axis])), BOOL)
-    gaps = _where(sym, here, sym._npi_subtract(values, np.array([otherwise])), np.array([0]))
-    total = typed(sym._np_sum(gaps, axis=(0,), keepdims=True), np.int64)
-    return typed(sym._npi_add(total, np.array([otherwise])), np.int64)
-
-
-def taken(sym, x, axis, positions, count):
-    """The elements at positions along an axis."""
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    if not count:
-        return typed(sliced(sym, x, axis, 0, 0), x.dtype, shape)
-    return typed(without_bool(sym, lambda v: sym.take(v, positions, axis=axis, mode="clip"), x), x.dtype, shape)
 
 
 def _sliced_by_axis(sym, data, begin, end, step):
@@ -200,9 +180,14 @@ def _sliced_by_axis(sym, data, begin, end, step):
 @rule("Expand")
 def expand(sym, input, shape):
     if shape.array is None:
-        expected = declared_shape(sym, "shape")
+        sizes = declared(sym)
+        if sizes is None or None in sizes:  # an axis that the input alone has may be of size 1 here
+            count = fixed(shape, [0])[0]
+            given = [computed.element(sym, shape, axis) for axis in range(count)]
+            known = [None] * count if sizes is None else sizes[len(sizes) - count :]
+            sizes = [g if d is None else d for g, d in zip(given, known, strict=True)]
         kind = np.uint8 if input.dtype == BOOL else input.dtype
-        return without_bool(sym, lambda v: sym._npi_multiply(v, ones_of(sym, expected, kind)), input)
+        return without_bool(sym, lambda v: sym._npi_multiply(v, ones_of(sym, sizes, kind)), input)
     shape = shape.array.reshape(-1).tolist()
     if all(isinstance(d, int) for d in input.shape):
         return sym._npi_broadcast_to(input, shape=tuple(np.broadcast_shapes(input.shape, shape)))
@@ -211,12 +196,15 @@ def expand(sym, input, shape):
 
 
 @rule("Tile")
-def tile(sym, input, repeats: Ints):
+def tile(sym, input, repeats):
     """One axis at a time: MXNet's operator limits the rank."""
-    for axis, count in enumerate(repeats):
+    if repeats.array is None:
+        return tiled_at_run_time(sym, input, repeats)
+    counts = repeats.array.reshape(-1).tolist()
+    for axis, count in enumerate(counts):
         if count != 1:
             input = sym.tile(input, reps=tuple(count if i == axis else 1 for i in range(rank(input))))
-            input.shape = (None,) * len(repeats)
+            input.shape = (None,) * len(counts)
     return input
 
 
@@ -240,7 +228,7 @@ def padded(sym, x, pads, mode="constant", value=0.0):
 @rule("Pad")
 def pad(sym, data, pads, constant_value=None, axes=None, *, mode="constant"):
     if pads.array is None or (axes is not None and axes.array is None) or mode == "wrap":
-        return _padded_at_run_time(sym, data, pads, constant_value, axes, mode)
+        return padded_at_run_time(sym, data, pads, constant_value, axes, mode)
     pads = pads.array.reshape(-1).tolist()
     axes = None if axes is None else axes.array.reshape(-1).tolist()
     if mode not in ("constant", "edge", "reflect"):
@@ -254,35 +242,6 @@ def pad(sym, data, pads, constant_value=None, axes=None, *, mode="constant"):
         inside = np.pad(np.ones(fixed(data), bool), list(zip(full[: rank(data)], full[rank(data) :], strict=True)))
         return sym._npi_where(sym.constant(inside), found, constant_value)
     return found
-
-
-def _padded_at_run_time(sym, data, pads, constant_value, axes, mode):
-    """Every axis by the positions of its elements in the data."""
-    inside = None
-    count = fixed(pads, [0])[0] // 2
-    before = typed(sliced(sym, cast(sym, pads, np.int64), 0, 0, count), np.int64, (count,))
-    for axis, (size, total) in enumerate(zip(fixed(data), declared_sizes(sym, "pads"), strict=True)):
-        shift = _for_axis(sym, before, axes, axis, rank(data), 0)
-        at = typed(sym._npi_subtract(np.arange(total), shift), np.int64)
-        if mode == "wrap":
-            at = typed(sym._npi_mod(at, np.array([size])), np.int64)
-        elif mode == "reflect":
-            period = max(2 * (size - 1), 1)
-            at = typed(sym._npi_mod(at, np.array([period])), np.int64)
-            at = _where(sym, _less(sym, at, size), at, sym._npi_subtract(np.array([period]), at))
-        elif mode == "constant":
-            negative = typed(sym.negative(at), np.int64)
-            fits = sym._npi_multiply(*(cast(sym, _less(sym, x, n), np.int32) for x, n in ((at, size), (negative, 1))))
-            wide = tuple(-1 if a == axis else 1 for a in range(rank(data)))
-            fits = typed(sym.Reshape(fits, shape=wide), np.int32)
-            inside = fits if inside is None else typed(sym._npi_multiply(inside, fits), np.int32)
-        data = taken(sym, data, axis, at, total)
-    if inside is None:
-        return data
-    filler = np.zeros(1, data.dtype) if constant_value is None else constant_value
-    if data.dtype == BOOL:
-        filler = np.zeros(1, np.uint8) if constant_value is None else cast(sym, constant_value, np.uint8)
-    return without_bool(sym, lambda v: sym._npi_where(cast(sym, inside, BOOL), v, filler), data)
 
 
 @rule("Shape")
@@ -339,7 +298,7 @@ def constant_of_shape(sym, input, *, value=None):
     kind = np.zeros(1, np.float32) if value is None else np.asarray(value)
     if input.array is not None:
         return sym._npi_full(shape=tuple(input.array.reshape(-1).tolist()), dtype=kind.dtype, value=kind.item())
-    shape = declared_shape(sym, "input")
+    shape = result_sizes(sym, lambda axis: computed.element(sym, input, axis))
     if is_static(shape):
         return sym._npi_full(shape=tuple(shape), dtype=kind.dtype, value=kind.item())
     fill = kind.reshape(-1)[:1]

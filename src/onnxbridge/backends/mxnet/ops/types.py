@@ -70,11 +70,12 @@ def within(sym, function, dtype, *inputs):
 
 
 def reshaped(sym, x, sizes):
-    """`x` reshaped; -1 is inferred."""
+    """`x` reshaped; -1 is inferred. Reshape fails for arrays without elements, as those of a computed size may be."""
     sizes = tuple(sizes)
     if not sizes and not sym.np_shape:  # a scalar has one dimension then
         sizes = (1,)
-    if not sizes or 0 in sizes or (x.shape is not None and 0 in x.shape):
+    maybe_empty = x.shape is not None and (0 in x.shape or (sym.np_shape and None in x.shape))
+    if not sizes or 0 in sizes or maybe_empty:
         return sym._np_reshape(x, newshape=sizes)
     return sym.Reshape(x, shape=sizes)
 

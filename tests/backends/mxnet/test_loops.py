@@ -80,14 +80,30 @@ def test_no_iteration():
 
 def test_a_scan_over_selected_items_of_which_there_may_be_none():
     """ONNX Runtime refuses no items; the states are the initial ones then."""
-    text = """g (float[N] x, float[2] s0) => (float[2] y, float[?, 2] all) { zero = Constant<value_float = 0.0>()
-        c = Greater(x, zero) h = Compress<axis = 0>(x, c) y, all = Scan<num_scan_inputs = 1, body = b
-        (float[2] s, float e) => (float[2] t, float[2] each) { t = Add(s, e) each = Mul(s, t) }>(s0, h) }"""
+    text = """g (float[N] x, float[2] s0) => (float[2] y, float sum, float[?, 2] all) { zero = Constant<value_float = 0.0>()
+        c = Greater(x, zero) h = Compress<axis = 0>(x, c) y, sum, all = Scan<num_scan_inputs = 1, body = b
+        (float[2] s, float u, float e) => (float[2] t, float v, float[2] each) { t = Add(s, e) v = Add(u, e) each = Mul(s, t) }>
+        (s0, zero, h) }"""
     s0 = floats(2)
     assert_same(text, {"x": floats(5), "s0": s0}, {"x": np.abs(floats(3)), "s0": s0})
-    y, rows = backend.runner(converted(text))({"x": -np.abs(floats(3)), "s0": s0}).values()
+    y, total, rows = backend.runner(converted(text))({"x": -np.abs(floats(3)), "s0": s0}).values()
     np.testing.assert_array_equal(y, s0)
-    assert rows.shape == (0, 2)
+    assert total == 0 and total.shape == () and rows.shape == (0, 2)
+
+
+def test_a_loop_of_results_only():
+    text = """g (int64 n) => (int64[K] all) { yes = Constant<value = bool {1}>() all = Loop(n, yes) <body = b
+        (int64 i, bool c) => (bool more, int64 each) {
+        each = Mul(i, i) more = Identity(c) }> }"""
+    assert_same(text, {"n": count(3)}, {"n": count(0)})
+
+
+def test_a_loop_with_a_condition_in_a_loop_with_a_bound():
+    text = """g (float[2] x) => (float[2] y) { n = Constant<value_int = 3>() y = Loop(n, , x) <body = b
+        (int64 i, bool c, float[2] s) => (bool more, float[2] t) { more = Identity(c) m = Constant<value_int = 4>()
+        t = Loop(m, , s) <body = inner (int64 j, bool d, float[2] u) => (bool on, float[2] v) {
+        v = Sin(u) on = Less(j, i) }> }> }"""
+    assert_same(text, {"x": floats(2)})
 
 
 def test_a_loop_in_a_loop():

@@ -271,6 +271,13 @@ def test_constant_and_empty_outputs_are_noted():
     assert "empty output: nothing is compared" in one(np.zeros((0, 2)), np.zeros((0, 2))).notes
 
 
+def test_sizes_of_rows_of_no_iteration_may_be_unknown():
+    """ONNX Runtime has 0 for sizes that a Loop does not declare."""
+    for shape in ((0,), (0, 0), (0, 0, 4), (0, 3, 4)):
+        assert one(np.zeros(shape), np.zeros((0, 3, 4))).passed == (shape != (0, 0))
+    assert not one(np.zeros((0, 2)), np.zeros((0, 3))).passed and not one(np.zeros((1, 0)), np.zeros((1, 3))).passed
+
+
 def test_a_tolerance_wider_than_the_output_is_noted():
     def notes(atol, origin="derived"):
         return worst([compare("y", np.float32([0.1, -0.4]), np.float32([0.3, 0.2]), Tolerance(atol, 0.0, origin=origin))]).notes

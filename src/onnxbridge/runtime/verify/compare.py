@@ -117,8 +117,9 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
     wrong = replace(comparison, passed=False, max_abs=np.inf, max_rel=np.inf, excess=np.inf)
     if shapes(reference) != shapes(candidate) and r.shape == c.shape:
         return replace(wrong, notes=(f"tensors of shapes {_listed(candidate)} instead of {_listed(reference)}",))
-    if r.shape == (0,) and c.ndim > 1 and c.shape[0] == 0:
-        notes.append(f"shape {list(c.shape)} instead of [0], as runtimes return if a Loop without iterations declares none")
+    if r.shape != c.shape and _is_without_iterations(r.shape, c.shape):
+        expected = f"instead of {list(r.shape)}, as runtimes return if a Loop without iterations does not declare its sizes"
+        notes.append(f"shape {list(c.shape)} {expected}")
         r = r.reshape(c.shape)
     if r.shape != c.shape:
         return replace(wrong, notes=(f"shape {list(c.shape)} instead of {list(r.shape)}",))
@@ -137,6 +138,14 @@ def compare(name: str, reference: Any, candidate: Any, tolerance: Tolerance) -> 
         what = "the choice among equal numbers" if tolerance.ties >= decided else "rounding alone"
         weak = f"{what} decides about {decided / 2:.0%} of the elements"
     return replace(found, notes=(*notes, *found.notes), weak=weak)
+
+
+def _is_without_iterations(reference: tuple[int, ...], candidate: tuple[int, ...]) -> bool:
+    """Whether both are rows of no iteration, of which the reference does not know the rank, or has 0 for sizes."""
+    if not (len(reference) and len(candidate) and reference[0] == candidate[0] == 0):
+        return False
+    same_rank = len(reference) == len(candidate)
+    return len(reference) == 1 or (same_rank and all(a in (0, b) for a, b in zip(reference, candidate, strict=True)))
 
 
 def _listed(sequence: Any) -> str:

@@ -26,7 +26,7 @@ def attention(
     left_window_size=-1, q_num_heads=None, qk_matmul_output_mode=0, right_window_size=-1, scale=None, softcap=0.0,
     softmax_precision=None, used: Outputs,
 ):  # fmt: skip
-    """The usual case, with any sizes; the decomposition covers the rest where the sizes are known."""
+    """The usual case, with any sizes; the decomposition covers the rest."""
     if any(v is not None for v in (past_key, past_value, nonpad_kv_seqlen, softmax_precision)) or any(used[1:]):
         raise Unsupported("attention with a cache, lengths, a softmax of another precision, or more than one result")
     if left_window_size >= 0 or right_window_size >= 0 or Q.dtype.name not in ("float32", "float64"):

@@ -103,7 +103,7 @@ def foreach(sym, step, items, states, shapes=()):
         value.dtype = np.dtype(np.float32) if state.dtype == BOOL else state.dtype
         ends.append(_inside(sym, value, Value(None, 0, like.dtype, like.shape)))
     if items[0].shape is not None and items[0].shape[0] is None:  # MXNet does not initialize the states if there is no item
-        some = computed.less(sym, 0, computed.size_of(sym, items[0], 0))
+        some = _inside(sym, computed.less(sym, 0, computed.size_of(sym, items[0], 0)), Value(None, 0, BOOL, ()))
         ends = [_selected(sym, some, end, old) for end, old in zip(ends, states, strict=True)]
     return stacked, ends
 
@@ -173,9 +173,7 @@ def loop(sym, M=None, cond=None, *v_initial, body, used: Outputs):
     lengths = {shape[0] for shape in collected if shape and isinstance(shape[0], int)}
     if len(lengths) == 1:  # the declared shape says how often it runs
         (bound,) = lengths
-        cond = None
-
-    M = sym.literal(np.zeros((), np.int64)) if bound == 0 else M
+        M, cond = sym.literal(np.array(bound, np.int64)), None
 
     def unbounded():
         return (_collecting if collected else _while)(sym, M, cond, v_initial, body, shapes)

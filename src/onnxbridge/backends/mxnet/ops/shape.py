@@ -183,9 +183,9 @@ def expand(sym, input, shape):
         sizes = declared(sym)
         if sizes is None or None in sizes:  # an axis that the input alone has may be of size 1 here
             count = fixed(shape, [0])[0]
-            given = [computed.element(sym, shape, axis) for axis in range(count)]
+            targets = [computed.element(sym, shape, axis) for axis in range(count)]
             known = [None] * count if sizes is None else sizes[len(sizes) - count :]
-            sizes = [g if d is None else d for g, d in zip(given, known, strict=True)]
+            sizes = [t if d is None else d for t, d in zip(targets, known, strict=True)]
         kind = np.uint8 if input.dtype == BOOL else input.dtype
         return without_bool(sym, lambda v: sym._npi_multiply(v, ones_of(sym, sizes, kind)), input)
     shape = shape.array.reshape(-1).tolist()

@@ -16,6 +16,7 @@ from onnxbridge.backends.mxnet.ops.types import cast, rank, reshaped, typed
 from onnxbridge.backends.mxnet.writer import Value
 from onnxbridge.errors import Unsupported
 
+
 def declared(sym):
     """The declared sizes of the first result that is used: integers, sizes computed from dynamic ones, and None for others.
 

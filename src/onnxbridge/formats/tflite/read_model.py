@@ -32,7 +32,7 @@ ENUMS = {
     "in_data_type": "TensorType", "out_data_type": "TensorType", "out_type": "TensorType", "output_type": "TensorType",
     "idx_out_type": "TensorType", "quantized_bias_type": "TensorType", "key_dtype": "TensorType", "value_dtype": "TensorType",
     "reduce_function": "ReduceWindowFunction", "comparison_direction": "StablehloComparisonDirection",
-    "compare_type": "StablehloComparisonType",
+    "compare_type": "StablehloComparisonType", "algorithm": "RngAlgorithm",
 }  # fmt: skip
 
 

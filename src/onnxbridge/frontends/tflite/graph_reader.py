@@ -34,6 +34,8 @@ SUBGRAPHS = {
     "WHILE": {"cond_subgraph_index": "cond", "body_subgraph_index": "body"},
     "STABLEHLO_COMPOSITE": {"decomposition_subgraph_index": "decomposition"},
 }
+# Options that are the index of a subgraph that combines two elements.
+COMPUTATIONS = {"STABLEHLO_REDUCE_WINDOW": "body_subgraph_index", "STABLEHLO_SCATTER": "update_computation_subgraph_index"}
 # Operators whose activation is part of what they compute in each step.
 RECURRENT = frozenset({
     "LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
@@ -154,6 +156,8 @@ class _Reader:
         for name, value in operator.options.items():
             if name in subgraphs:
                 attrs[subgraphs[name]] = self._body(value, scope, (position, name))
+            elif COMPUTATIONS.get(operator.name) == name:
+                attrs["computation"] = self._computation(value)
             elif name == "fused_activation_function" and operator.name not in RECURRENT:
                 if value != "NONE" and outputs:
                     self.activations[outputs[0]] = value
@@ -175,6 +179,11 @@ class _Reader:
             attrs["contents"] = self._table(operator.options.get("table_id", 0))
         if operator.name == "WHILE":
             attrs["shapes"] = self._kept_sizes(operator.options.get("body_subgraph_index", 0))
+        if operator.name == "STABLEHLO_RNG_BIT_GENERATOR" and len(operator.outputs) == 2:
+            bits = graph.tensors[operator.outputs[1]]
+            attrs["result"] = hub_dtype(bits.type), bits.sizes
+        if operator.name == "STABLEHLO_CASE":
+            attrs = self._branches(operator, scope, position, 0)
         if operator.is_custom and operator.custom_options:
             attrs["custom_options"] = operator.custom_options
         inputs = tuple(Ref((scope, i)) if i >= 0 else None for i in operator.inputs)
@@ -200,6 +209,36 @@ class _Reader:
         return Body(
             tuple((inner, i) for i in graph.inputs), list(self.calls(graph, inner)), tuple(Ref((inner, o)) for o in graph.outputs)
         )
+
+    def _branches(self, operator: Operator, scope: Scope, position: int, first: int) -> dict[str, Any]:
+        """The branches from the one at index `first`: it, and an operator of the same name with those after it."""
+        branches = operator.options.get("branch_subgraph_indices")
+        if branches is None or not 0 <= first < len(branches):
+            raise UnsafeFileError(f"{self.model.path}: has a STABLEHLO_CASE without branches; get the file again.")
+        then_branch, else_branch = self._body(branches[first], scope, (position, f"branch {first}")), None
+        if first + 1 < len(branches):
+            if len(branches) > _MAX_NESTING:
+                raise LimitError(f"{self.model.path}: nests more than {_MAX_NESTING} subgraphs.")
+            inner: Scope = (scope[0], *scope[1:], (scope[0], position, f"branches after {first}"))
+            inputs = tuple(Ref((scope, i)) for i in operator.inputs)
+            outputs = tuple((inner, o) for o in operator.outputs)
+            rest = Call(
+                operator.name, inputs, self._branches(operator, scope, position, first + 1), outputs, SourceLocation(node="")
+            )
+            else_branch = Body((), [rest], tuple(Ref(o) for o in outputs))
+        return {"position": first, "then_branch": then_branch, "else_branch": else_branch}
+
+    def _computation(self, index: Any) -> str | None:
+        """The operator by which a subgraph combines two elements, "" for one that returns the second; None for others."""
+        graph = self._graph(index)
+        if len(graph.inputs) != 2 or len(graph.outputs) != 1:
+            return None
+        if not graph.operators:
+            return "" if graph.outputs[0] == graph.inputs[1] else None
+        operator, *more = graph.operators
+        combines = sorted(operator.inputs) == sorted(graph.inputs) and tuple(operator.outputs) == tuple(graph.outputs)
+        activation = operator.options.get("fused_activation_function", "NONE")
+        return operator.name if combines and not more and activation == "NONE" else None
 
     def _graph(self, index: int) -> Graph:
         if not 0 <= index < len(self.model.graphs):

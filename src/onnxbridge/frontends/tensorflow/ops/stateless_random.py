@@ -1,7 +1,6 @@
 """Random operators with explicit seeds: the same numbers as TensorFlow's, by the Philox generator.
 
-Philox encrypts a 128-bit counter with a 64-bit key to four 32-bit numbers. A group of results has one value of the counter.
-All 32-bit numbers are uint64 values here.
+A group of results has one value of the counter. All 32-bit numbers are uint64 values here.
 """
 
 import math
@@ -10,54 +9,25 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
+from onnxbridge.frontends.tensorflow.counter_based_random import high, joined, low, philox
 from onnxbridge.frontends.tensorflow.ops import rule
 from onnxbridge.frontends.tensorflow.sizes import int64, known_ints
 from onnxbridge.hub.decompositions.standard.dynamic_axis import arange
 from onnxbridge.hub.ir.values import cast
 
 D = ir.DataType
-_LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
 _SEED_KEY = 0x3EC8F720, 0x02461E29
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _ALGORITHM = 1
 """Philox, as StatelessRandomGetAlg names it."""
-
-
-def _low(op, x):
-    return op.BitwiseAnd(x, _LOW)
-
-
-def _high(op, x):
-    return op.BitShift(x, _32, direction="RIGHT")
-
-
-def _joined(op, low, high):
-    return op.BitwiseOr(low, op.BitShift(high, _32, direction="LEFT"))
-
-
-def _philox(op, counter, key):
-    """Ten rounds: four numbers of a counter (four words) and a key (two words)."""
-    c, k = list(counter), list(key)
-    for i in range(10):
-        first, second = (op.Mul(c[j], m) for j, m in zip((0, 2), _MULTIPLIERS, strict=True))
-        c = [
-            op.BitwiseXor(op.BitwiseXor(_high(op, second), c[1]), k[0]), _low(op, second),
-            op.BitwiseXor(op.BitwiseXor(_high(op, first), c[3]), k[1]), _low(op, first),
-        ]  # fmt: skip
-        if i < 9:
-            k = [_low(op, op.Add(x, w)) for x, w in zip(k, _WEYL, strict=True)]
-    return c
 
 
 def _key_and_counter(op, seed):
     """The key and the counter, as one and two uint64 values, that TensorFlow derives from two seeds."""
     seeds = op.Cast(int64(op, seed), to=D.UINT64)
-    words = [half(op, op.Gather(seeds, np.int64(i))) for i in (0, 1) for half in (_low, _high)]
-    mixed = _philox(op, words, [op.constant(np.uint64(k)) for k in _SEED_KEY])
-    key = op.Reshape(_joined(op, mixed[0], mixed[1]), [1])
-    return key, op.Concat(np.zeros(1, np.uint64), op.Reshape(_joined(op, mixed[2], mixed[3]), [1]), axis=0)
+    words = [half(op, op.Gather(seeds, np.int64(i))) for i in (0, 1) for half in (low, high)]
+    mixed = philox(op, words, [op.constant(np.uint64(k)) for k in _SEED_KEY])
+    key = op.Reshape(joined(op, mixed[0], mixed[1]), [1])
+    return key, op.Concat(np.zeros(1, np.uint64), op.Reshape(joined(op, mixed[2], mixed[3]), [1]), axis=0)
 
 
 def _groups(op, key, counter, count, size, calls):
@@ -66,12 +36,12 @@ def _groups(op, key, counter, count, size, calls):
     if calls > 1:
         each = op.Mul(step, np.uint64(64 * size))  # what TensorFlow reserves for a group that rejects samples
         step = op.Reshape(op.Add(op.Unsqueeze(each, [1]), np.arange(calls, dtype=np.uint64)), [-1])
-    low, high = (op.Gather(counter, np.int64(i)) for i in (0, 1))
-    moved = op.Add(low, step)
-    high = op.Add(high, op.Cast(op.Less(moved, low), to=D.UINT64))  # the carry
-    words = [half(op, v) for v in (moved, high) for half in (_low, _high)]
+    lower, upper = (op.Gather(counter, np.int64(i)) for i in (0, 1))
+    moved = op.Add(lower, step)
+    upper = op.Add(upper, op.Cast(op.Less(moved, lower), to=D.UINT64))  # the carry
+    words = [half(op, v) for v in (moved, upper) for half in (low, high)]
     whole = op.Reshape(key, [])
-    return _philox(op, words, [_low(op, whole), _high(op, whole)])
+    return philox(op, words, [low(op, whole), high(op, whole)])
 
 
 def _filled(op, shape, key, counter, size, results, calls=1):
@@ -91,7 +61,7 @@ def _columns(op, parts):
 def _fractions(op, numbers, dtype):
     """Numbers in [0, 1): the lowest bits, as many as the dtype's significand has, over their number."""
     if dtype == D.DOUBLE:
-        bits = [_joined(op, numbers[i + 1], op.BitwiseAnd(numbers[i], np.uint64(0xFFFFF))) for i in (0, 2)]
+        bits = [joined(op, numbers[i + 1], op.BitwiseAnd(numbers[i], np.uint64(0xFFFFF))) for i in (0, 2)]
         return [op.Mul(op.Cast(b, to=D.DOUBLE), 2.0**-52) for b in bits]
     width = {D.FLOAT: 23, D.FLOAT16: 10, D.BFLOAT16: 7}.get(dtype)
     if width is None:
@@ -144,7 +114,7 @@ def _truncated(op, shape, key, counter, dtype):
 def _bits(op, shape, key, counter, dtype):
     """Uniform integers of the whole range, as uint64 values."""
     if dtype.bitwidth == 64:
-        return _filled(op, shape, key, counter, 2, lambda n: _columns(op, [_joined(op, n[i], n[i + 1]) for i in (0, 2)]))
+        return _filled(op, shape, key, counter, 2, lambda n: _columns(op, [joined(op, n[i], n[i + 1]) for i in (0, 2)]))
     return _filled(op, shape, key, counter, 4, lambda n: _columns(op, n))
 
 

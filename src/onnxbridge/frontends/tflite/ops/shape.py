@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxbridge.frontends.tensorflow.ops import rearrange
 from onnxbridge.frontends.tensorflow.ops import shape as tf
 from onnxbridge.frontends.tensorflow.sizes import int64
-from onnxbridge.frontends.tflite.ops import rule
+from onnxbridge.frontends.tflite.ops import rule, windows
 from onnxbridge.hub.ir import fold
 from onnxbridge.hub.ir.values import rank, static_shape
 from onnxbridge.rules import Int, Ints
@@ -136,3 +136,8 @@ def range_(op, start, limit, delta):
 def densify(op, input):
     """A sparse constant, which is made dense when it is read."""
     return input
+
+
+@rule("DILATE", kind="bits")
+def dilate(op, input, dilations: Ints, padding_value):
+    return windows.dilated(op, input, dilations, padding_value)

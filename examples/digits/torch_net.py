@@ -41,8 +41,8 @@ def build() -> nn.Module:
 def train(x: np.ndarray, y: np.ndarray, epochs: int = 20) -> nn.Module:
     """Trains the network in a few seconds, to the same weights on every CPU.
 
-    CPUs round differently, and training amplifies any difference. Rounding the weights after each step removes it, if it is as small
-    as in float64.
+    CPUs round differently, and training amplifies any difference. In float64 it is so small that rounding the weights after each
+    step removes it.
     """
     torch.set_default_dtype(torch.float64)
     net = build()

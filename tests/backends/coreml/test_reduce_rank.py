@@ -16,6 +16,7 @@ VIEW, BACK = [2, 3, 4, 2, 4, 2], [2, 3, 8, 8]
 WEIGHT = R.standard_normal((2, 3, 1, 2, 1, 2)).astype(np.float32)
 KEYS = R.standard_normal((2, 5)).astype(np.float32)
 WINDOW = R.standard_normal((2, 1, 3)).astype(np.float32)
+PART = np.zeros((1, 3, 4, 2, 4, 1), np.int64)
 HIGH_RANK = [2, 1, 2, 3, 2, 1, 2, 2, 2, 2]
 
 
@@ -104,9 +105,47 @@ def scatter_gather_nd(op, x):
     return added, op.ReduceMax(op.GatherND(added, indices), [0, 1, 4], keepdims=0)
 
 
+def along_an_axis(op, x):
+    v = op.Transpose(view(op, x), perm=[5, 0, 1, 2, 3, 4])
+    order = op.ArgMax(v, axis=3, keepdims=1)
+    least = op.ArgMin(v, axis=-1, keepdims=0)
+    values, places = op.TopK(v, np.int64([3]), axis=3, outputs=2)
+    gathered = op.GatherElements(v, places, axis=3)
+    scattered = op.ScatterElements(v, places, op.Neg(gathered), axis=3)
+    return (
+        op.Squeeze(order, [3]), least, op.ReduceSum(values, [0, 1], keepdims=0), back(op, op.CumSum(v, np.int64(-2), reverse=1)),
+        op.ReduceSum(gathered, [0, 4], keepdims=0), back(op, scattered), back(op, op.Hardmax(v, axis=2)),
+    )  # fmt: skip
+
+
+def normalized(op, x):
+    v = op.Transpose(view(op, x), perm=[2, 4, 0, 1, 3, 5])
+    scale, bias = np.float32([1, 2]), np.float32([3, -1])
+    two, whole = R.standard_normal((2, 2)).astype(np.float32), R.standard_normal((3, 2, 2)).astype(np.float32)
+    return tuple(
+        op.ReduceMax(n, [0, 2], keepdims=0)
+        for n in (
+            op.LayerNormalization(v, scale, bias), op.LayerNormalization(v, two, two, axis=-2, epsilon=0.01),
+            op.LayerNormalization(v, whole, axis=3), op.RMSNormalization(v, scale), op.RMSNormalization(v, two, axis=4),
+        )
+    )  # fmt: skip
+
+
+def padded_and_tiled(op, x):
+    v = view(op, x)
+    padded = op.Pad(v, np.int64([1, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 0]), np.float32(-1))
+    mirrored = op.Pad(v, np.int64([1, 1]), None, np.int64([2]), mode="reflect")
+    tiled = op.Tile(v, np.int64([1, 1, 2, 1, 1, 3]))
+    return tuple(op.ReduceSum(y, [1, 4], keepdims=0) for y in (padded, mirrored, tiled))
+
+
 @pytest.mark.parametrize(
-    "write", [reduced, elementwise, expanded, gather_slice_softmax, matrix_products, transposed, scatter_gather_nd, split]
-)
+    "write",
+    [
+        along_an_axis, elementwise, expanded, gather_slice_softmax, matrix_products, normalized, padded_and_tiled, reduced,
+        scatter_gather_nd, split, transposed,
+    ],
+)  # fmt: skip
 def test_intermediate_values_of_high_rank(write):
     assert_matches_onnx_runtime(model(write, *SHAPES.get(write, [BACK])), *SHAPES.get(write, [BACK]))
 
@@ -147,7 +186,7 @@ def assert_matches_onnx_runtime(made, *shapes):
 
 
 def test_unsupported_cases():
-    for write in (view, lambda op, x: back(op, op.CumSum(view(op, x), np.int64(2)))):
+    for write in (view, lambda op, x: op.ReduceSum(op.GatherElements(view(op, x), PART, axis=5), [4])):
         with pytest.raises(ConversionError, match="a result has rank 6; Core ML supports at most 5"):
             backend.from_hub(model(write, (2, 3, 8, 8)))
 

@@ -54,25 +54,30 @@ def compress(op, input, condition, *, axis=None):
     return op.Gather(data, op.Squeeze(op.NonZero(condition), [0]), axis=axis or 0)
 
 
-def _index_tuples(op, indices, axis):
-    """The full index tuple of each element: `indices` along one axis, its own position along the others."""
-    count, shape = rank(indices), op.Shape(indices)
-    parts = []
-    for d in range(count):
-        position = broadcast_along(op, arange(op, op.size(indices, d)), d, count)
-        part = cast(op, indices, ir.DataType.INT64) if d == axis % count else op.Expand(position, shape)
-        parts.append(op.Unsqueeze(part, [count]))
-    return op.Concat(*parts, axis=count)
+def _flat_index(op, data, indices, axis):
+    """Where each element is among all elements of the data: `indices` along one axis, its own position along the others."""
+    axis %= rank(indices)
+    flat = np.int64(0)
+    for d, size in enumerate(sizes_of(op, data)):
+        if d == axis:
+            position = cast(op, indices, ir.DataType.INT64)
+            position = op.Where(op.Less(position, np.int64(0)), op.Add(position, scalar(op, size)), position)
+        else:
+            position = broadcast_along(op, arange(op, op.size(indices, d)), d, rank(indices))
+        flat = op.Add(op.Mul(flat, scalar(op, size)), position)
+    return flat
 
 
 @decompose("GatherElements")
 def gather_elements(op, data, indices, *, axis=0):
-    return op.GatherND(data, _index_tuples(op, indices, axis))
+    return op.Gather(op.reshape(data, [-1]), _flat_index(op, data, indices, axis), axis=0)
 
 
 @decompose("ScatterElements")
 def scatter_elements(op, data, indices, updates, *, axis=0, reduction="none"):
-    return op.ScatterND(data, _index_tuples(op, indices, axis), updates, reduction=reduction)
+    flat = op.reshape(_flat_index(op, data, indices, axis), [-1, 1])
+    scattered = op.ScatterND(op.reshape(data, [-1]), flat, op.reshape(updates, [-1]), reduction=reduction)
+    return op.reshape(scattered, sizes_of(op, data))
 
 
 @decompose("GatherND")

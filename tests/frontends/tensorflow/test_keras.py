@@ -227,7 +227,7 @@ def test_damaged_files_and_wrong_files(tmp_path):
 def test_a_model_that_cannot_run_on_unknown_sizes_says_which_to_give():
     x = keras.Input((None, None, 3), name="image")
     model = keras.Model(x, keras.layers.UpSampling2D(2, interpolation="bilinear")(keras.layers.Conv2D(4, 3)(x)))
-    advice = r"If the model needs these sizes, give them, such as --inputs 'image:float32\[1,64,64,3"
+    advice = r"If the model needs these sizes, give them, such as --inputs 'image:float32\[N,64,64,3"
     with pytest.raises(UsageError, match=r"unknown sizes of 'image': .{20,120}\. " + advice):
         onnxbridge.convert(model, "onnx")
     assert onnxbridge.convert(model, "onnx", inputs=["image:float32[1,8,9,3]"]).report.agrees

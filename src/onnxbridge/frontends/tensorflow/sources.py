@@ -188,12 +188,13 @@ def _open_sizes_named(inputs: Mapping[str, Spec]) -> Iterator[None]:
         if not names:
             raise
         reason = main_line(e).split(". ")[0]
-        first = inputs[names[0]]
-        sizes = [s if isinstance(s, int) else 64 if i else 1 for i, s in enumerate(first.shape or (1, 64, 64, 3))]
-        example = f"{names[0]}:{first.dtype.name}[{','.join(map(str, sizes))}]"
+        examples = []
+        for n in names:
+            sizes = [s if isinstance(s, int) else 64 if i else "N" for i, s in enumerate(inputs[n].shape or ("N", 64, 64, 3))]
+            examples.append(f"{n}:{inputs[n].dtype.name}[{','.join(map(str, sizes))}]")
         raise UsageError(
             f"TensorFlow cannot run the model with unknown sizes of {', '.join(map(repr, names))}: {reason}. If the model needs "
-            f"these sizes, give them, such as --inputs '{example}', inputs=['{example}']"
+            f"these sizes, give them, such as {' '.join(f'--inputs {spec!r}' for spec in examples)}, inputs={examples}"
         ) from e
 
 

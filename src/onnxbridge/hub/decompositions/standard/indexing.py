@@ -54,14 +54,18 @@ def compress(op, input, condition, *, axis=None):
     return op.Gather(data, op.Squeeze(op.NonZero(condition), [0]), axis=axis or 0)
 
 
+def _from_the_start(op, index, size):
+    """Indices that may count from the end of an axis."""
+    return op.Where(op.Less(index, np.int64(0)), op.Add(index, scalar(op, size)), index)
+
+
 def _flat_index(op, data, indices, axis):
     """Where each element is among all elements of the data: `indices` along one axis, its own position along the others."""
     axis %= rank(indices)
     flat = np.int64(0)
     for d, size in enumerate(sizes_of(op, data)):
         if d == axis:
-            position = cast(op, indices, ir.DataType.INT64)
-            position = op.Where(op.Less(position, np.int64(0)), op.Add(position, scalar(op, size)), position)
+            position = _from_the_start(op, cast(op, indices, ir.DataType.INT64), size)
         else:
             position = broadcast_along(op, arange(op, op.size(indices, d)), d, rank(indices))
         flat = op.Add(op.Mul(flat, scalar(op, size)), position)
@@ -91,8 +95,7 @@ def gather_nd(op, data, indices, *, batch_dims=0):
     batch_sizes, indexed_sizes, remaining_sizes = sizes[:batch_dims], sizes[batch_dims:end], sizes[end:]
     flat_index = None
     for d, size in enumerate(indexed_sizes):
-        each = op.Gather(indices, np.int64(d), axis=-1)
-        each = op.Where(op.Less(each, np.int64(0)), op.Add(each, scalar(op, size)), each)
+        each = _from_the_start(op, op.Gather(indices, np.int64(d), axis=-1), size)
         flat_index = each if flat_index is None else op.Add(op.Mul(flat_index, scalar(op, size)), each)
     if batch_dims:
         start = op.Mul(arange(op, product(op, batch_sizes)), scalar(op, product(op, indexed_sizes)))

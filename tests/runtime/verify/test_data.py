@@ -208,3 +208,13 @@ def test_damaged_files_of_samples(tmp_path):
     path.write_bytes(whole[:500])
     with pytest.raises((UsageError, UnsafeFileError), match="s.npz"):
         read_data(path)
+
+
+def test_an_array_whose_header_has_a_key_of_bytes(tmp_path):
+    """NumPy sorts the keys of a header to name those that it does not know."""
+    path, array = tmp_path / "s.npz", tmp_path / "x.npy"
+    np.save(array, np.ones(3, np.float32))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", array.read_bytes().replace(b" 'shape'", b"b'shape'"))
+    with pytest.raises(UnsafeFileError, match="is damaged"):
+        read_data(path)

@@ -72,6 +72,12 @@ def write(path: Path, samples: Sequence[Sample], **header: Any) -> None:
         _write_array(archive, HEADER, np.array(text))
 
 
+# What zipfile and numpy raise on damaged archives and headers of arrays.
+_DAMAGE = (
+    zlib.error, struct.error, zipfile.BadZipFile, tokenize.TokenError, SyntaxError, RuntimeError, IndexError, TypeError,
+)  # fmt: skip
+
+
 def read(path: Path) -> SamplesFile:
     """Read an .npz: a file of samples, or one sample of arrays by input name.
 
@@ -92,7 +98,7 @@ def read(path: Path) -> SamplesFile:
             if HEADER not in archive.files:
                 return SamplesFile([Sample(str(path), {name: archive[name] for name in archive.files})])
             return _read_with_header(path, archive)
-    except (zlib.error, struct.error, zipfile.BadZipFile, tokenize.TokenError, SyntaxError, RuntimeError, IndexError) as e:
+    except _DAMAGE as e:
         raise UnsafeFileError(f"{path}: is damaged ({first_line(e)})") from e
     except (ValueError, OSError, EOFError, OverflowError) as e:
         reason = "Python objects are not read" if "pickle" in str(e) else first_line(e)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxbridge.backends.coreml.legalize.merged_axes import RULES, Operand, reshape
+from onnxbridge.backends.coreml.legalize.reduce_rank_rules import RULES, Operand, reshape
 from onnxbridge.backends.coreml.legalize.runtime_sizes import (
     BodyBuilder,
     NotReducible,

@@ -1,4 +1,7 @@
-"""Operators on merged axes: those that an operator treats in the same way are one, so that no tensor exceeds Core ML's rank."""
+"""Rules of `reduce_rank`: operators on merged axes, so that no tensor exceeds Core ML's rank.
+
+Adjacent axes that an operator treats in the same way are one.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,11 @@ def in_isolated_process() -> None:
     _isolated = True
 
 
+def is_isolated() -> bool:
+    """Whether this process is an isolated one."""
+    return _isolated
+
+
 @contextlib.contextmanager
 def limited_cpu(seconds: float) -> Iterator[None]:
     """End an isolated process if this block takes more processor time. Its parent then raises a LimitError."""

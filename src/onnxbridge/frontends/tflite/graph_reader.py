@@ -173,6 +173,8 @@ class _Reader:
             attrs.setdefault("out_data_type", result)
         if operator.name == "BITCAST":
             attrs["type"] = result
+        if operator.name == "MULTINOMIAL":
+            attrs["output_dtype"] = result
         if operator.name == "CALL_ONCE":
             attrs["initializes"] = {o.name for o in self._graph(operator.options.get("init_subgraph_index", 0)).operators}
         if operator.name == "HASHTABLE":

@@ -16,6 +16,13 @@ RNG = np.random.default_rng(3)
 INPUTS = 3
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers():
+    """Numbers that do not depend on the tests before."""
+    global RNG
+    RNG = np.random.default_rng(3)
+
+
 def weights(*shape):
     return constant(RNG.uniform(-1, 1, shape).astype(np.float32))
 
@@ -150,7 +157,7 @@ def _bidirectional_rnn(tmp_path, time_major, merge_outputs, aux="", **options):
     )  # fmt: skip
 
 
-def _step(tmp_path, name, batch=2):
+def _step(tmp_path, name, batch=2, compress=False, **more):
     """A file of one operator of one step, and its states by name."""
     x = fed(batch, INPUTS)
     if name == "RNN":
@@ -166,15 +173,16 @@ def _step(tmp_path, name, batch=2):
         inputs, values = [x, states[0], weights(16, INPUTS + 4), weights(16), states[1]], {"kernel_type": "BASIC"}
         options = "LSTMOptions"
     else:
-        _, kind, *more = name.split(": ")
+        _, kind, *normalized = name.split(": ")
         parameters, values = CELLS[kind]
         states, options = [state(batch, parameters.get("outputs", 4), name="h"), state(batch, 4, name="c")], "LSTMOptions"
         inputs = [x, *cell(**parameters), *states]
-        inputs += norms(cifg=parameters.get("cifg", False)) if more else [None] * 4
+        inputs += norms(cifg=parameters.get("cifg", False)) if normalized else [None] * 4
         values = {**values, "kernel_type": "FULL"}
     operator = "LSTM" if "LSTM" in name else name.split(" ")[0]
     outputs = 4 if name == "basic LSTM" else 1
-    path, _ = file_of(tmp_path, operator, inputs, options, values, outputs, 2 if name == "basic LSTM" else 1)
+    inputs = [*map(_compressed, inputs)] if compress else inputs
+    path, _ = file_of(tmp_path, operator, inputs, options, {**values, **more}, outputs, 2 if name == "basic LSTM" else 1)
     return path, {s.name: s.sizes for s in states}
 
 
@@ -278,3 +286,92 @@ def test_a_cell_without_a_parameter_is_refused(tmp_path, missing):
     path, _ = file_of(tmp_path, "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, OPTIONS["UNIDIRECTIONAL_SEQUENCE_LSTM"], {})
     with pytest.raises(ConversionError, match="an LSTM with"):
         hub_of(path)
+
+
+def _compressed(t):
+    """Weights in int8, with one scale."""
+    if t is None or not t.constant or len(t.sizes) != 2:
+        return t
+    scale = np.float32(np.abs(t.value).max() / 127)
+    return T(np.round(t.value / scale).astype(np.int8), constant=True, scale=scale)
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@pytest.mark.parametrize("name", ["RNN", "SVDF", "LSTM: plain", "LSTM: projection", "LSTM: no input gate"])
+def test_one_step_of_dynamic_range(tmp_path, name, asymmetric):
+    path, states = _step(tmp_path, name, batch=3, compress=True, asymmetric_quantize_inputs=asymmetric)
+    feeds = {"x": fed(3, INPUTS).value, **{s: RNG.uniform(-1, 1, sizes).astype(np.float32) for s, sizes in states.items()}}
+    agree(path, feeds)
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "projection", "no input gate"])
+def test_a_layer_of_lstm_of_dynamic_range(tmp_path, kind, time_major, asymmetric):
+    parameters, options = CELLS[kind]
+    x = fed(5, 2, INPUTS) if time_major else fed(2, 5, INPUTS)
+    inputs = [x, *map(_compressed, cell(**parameters)), state(2, parameters.get("outputs", 4)), state(2, 4), *([None] * 4)]
+    values = {**options, "time_major": time_major, "asymmetric_quantize_inputs": asymmetric}
+    name = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    path, feeds = file_of(tmp_path, name, inputs, OPTIONS[name], values)
+    agree(path, feeds)
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("name", ["UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM"])
+def test_other_layers_of_dynamic_range(tmp_path, name, time_major, asymmetric):
+    x = fed(5, 2, INPUTS) if time_major else fed(2, 5, INPUTS)
+    own = [weights(4, INPUTS), weights(4, 4), weights(4), state(2, 4)]
+    inputs = [*own, weights(4, INPUTS), weights(4, 4), weights(4), state(2, 4), None, None, None]
+    if name == "UNIDIRECTIONAL_SEQUENCE_RNN":
+        inputs = own
+    elif name == "BIDIRECTIONAL_SEQUENCE_LSTM":
+        inputs = [*cell(), *cell(), *(state(2, 4) for _ in range(4)), *([None] * 9)]
+    values = {"time_major": time_major, "asymmetric_quantize_inputs": asymmetric}
+    outputs = 1 if name == "UNIDIRECTIONAL_SEQUENCE_RNN" else 2
+    path, feeds = file_of(tmp_path, name, [x, *map(_compressed, inputs)], OPTIONS[name], values, outputs)
+    if name == "BIDIRECTIONAL_SEQUENCE_RNN" and time_major:  # the kernel goes on from its state, once for each step
+        with pytest.raises(ConversionError, match="runs over the sequence once for each of its steps"):
+            hub_of(path)
+        return
+    agree(path, feeds)
+
+
+def _integers(shape, kind, scale, *, limit=127, zero_point=0, **more):
+    dtype = {"INT8": np.int8, "INT16": np.int16, "INT32": np.int32}[kind]
+    return T(RNG.integers(-limit, limit + 1, shape).astype(dtype), scale=scale, zero_point=zero_point, **more)
+
+
+def test_an_svdf_of_integers(tmp_path):
+    x = _integers((2, INPUTS), "INT8", 0.02, zero_point=3, name="x")
+    memory = T(type="INT16", shape=(2, 6 * 5), scale=0.001, variable=True, name="memory")
+    feature, time = (_integers(s, k, 0.01, constant=True) for s, k in (((6, INPUTS), "INT8"), ((6, 5), "INT16")))
+    y = T(type="INT8", name="y", scale=0.01, zero_point=-128)
+    bias = _integers((3,), "INT32", 0.001 * 0.01, limit=9999, constant=True)
+    made = Op("SVDF", [x, feature, time, bias, memory], [y], "SVDFOptions", {"rank": 2, "fused_activation_function": "RELU"})
+    feeds = {"x": x.value, "memory": RNG.integers(-999, 999, (2, 30)).astype(np.int16)}
+    hub = agree(saved(tmp_path, model(G([x], [y], [made]))), feeds, steps=1)
+    assert [v.dtype.name for v in hub.graph.inputs] == [v.dtype.name for v in hub.graph.outputs] == ["INT8", "INT16"]
+
+
+@pytest.mark.parametrize("name", ["LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"])
+def test_an_lstm_of_integers(tmp_path, name):
+    """The kernels round gates to 16 bits, and the output of each step to 8."""
+    x = _integers((2, INPUTS) if name == "LSTM" else (4, 2, INPUTS), "INT8", 0.02, zero_point=3, name="x")
+    h = T(type="INT8", shape=(2, 4), scale=1 / 128, zero_point=2, variable=True, name="h")
+    c = T(type="INT16", shape=(2, 4), scale=2**-12, variable=True, name="c")
+    own = [_integers((4, INPUTS), "INT8", 0.008, constant=True) for _ in range(4)]
+    own += [_integers((4, 4), "INT8", 0.008, constant=True) for _ in range(4)]
+    own += [None, None, None, *(_integers((4,), "INT32", 0.02 * 0.008, limit=3000, constant=True) for _ in range(4))]
+    y = T(type="INT8", name="y", scale=1 / 128, zero_point=2)
+    between = [T(type="INT16", shape=(), scale=2**-12) for _ in range(4)]
+    between.append(T(type="INT8", shape=(), scale=1 / 128, zero_point=2))
+    values = {"fused_activation_function": "TANH"} | ({"time_major": True} if name != "LSTM" else {"kernel_type": "FULL"})
+    made = Op(name, [x, *own, None, None, h, c, *([None] * 4)], [y], OPTIONS[name], values, intermediates=between)
+    feeds = {"x": x.value}
+    if name == "LSTM":
+        feeds |= {"h": _integers((2, 4), "INT8", 1).value, "c": RNG.integers(-4096, 4096, (2, 4)).astype(np.int16)}
+    path = saved(tmp_path, model(G([x], [y], [made])))
+    agree(path, feeds, steps=8 if name == "LSTM" else 1)  # eight steps of the cell state, which has 16 bits
+    assert onnxbridge.convert(path).report.passed

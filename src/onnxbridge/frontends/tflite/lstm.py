@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ class Cell:
     """The parameters of a cell, each by gate: input, forget, cell, output. Weights are [cells, inputs].
 
     There are peepholes for all gates but that of the cell, and coefficients of a normalization, or none. `cell_clip` and
-    `proj_clip` are 0 for a cell that does not clip.
+    `proj_clip` are 0 for a cell that does not clip. `rounded` rounds what is multiplied with weights that are integers.
     """
 
     weights: Sequence[Any]
@@ -33,17 +33,18 @@ class Cell:
     activation: str
     cell_clip: float
     proj_clip: float
+    rounded: Callable[[Any, Any], Any] | None
 
     @property
     def fits_onnx(self) -> bool:
         """Whether ONNX's operator computes the cell."""
-        extras = self.projection is not None or self.norms or self.cell_clip
+        extras = self.projection is not None or self.norms or self.cell_clip or self.rounded is not None
         return not extras and self.activation in ACTIVATIONS
 
 
 def cell(
     op: Any, tensors: Sequence[Any], norms: Sequence[Any] = (), aux_weights: Sequence[Any] = (), activation: str = "NONE",
-    cell_clip: float = 0.0, proj_clip: float = 0.0,
+    cell_clip: float = 0.0, proj_clip: float = 0.0, rounded: Callable[[Any, Any], Any] | None = None,
 ) -> Cell:  # fmt: skip
     """A cell from the tensors of an operator: weights, recurrent weights, peepholes, biases, projection and its bias.
 
@@ -76,16 +77,18 @@ def cell(
         raise Unsupported("an LSTM with the bias of a projection that it does not have", "get the file again")
     # the kernels clip the result of a projection only
     proj_clip = 0.0 if projection is None else proj_clip
-    return Cell(weights, recurrent, biases, peepholes, norms, projection, projection_bias, activation, cell_clip, proj_clip)
+    return Cell(
+        weights, recurrent, biases, peepholes, norms, projection, projection_bias, activation, cell_clip, proj_clip, rounded
+    )  # fmt: skip
 
 
 def step(op: Any, x: Any, h: Any, c: Any, cell: Cell) -> tuple[Any, Any]:
-    """The output and the cell state after one step, of x [batch, inputs]."""
+    """The output and the cell state after one step, of x [batch, inputs], which is rounded already."""
     return _step(op, _input_part(op, x, cell), h, c, cell)
 
 
 def sequence(op: Any, x: Any, cell: Cell, reverse: bool = False) -> Any:
-    """The outputs [time, batch, outputs] for x [time, batch, inputs], from a state of zeros."""
+    """The outputs [time, batch, outputs] for x [time, batch, inputs], which is rounded already, from a state of zeros."""
     if cell.fits_onnx:
         return _onnx_lstm(op, x, cell, reverse)
 
@@ -111,6 +114,7 @@ def _input_part(op: Any, x: Any, cell: Cell) -> Any:
 
 def _step(op: Any, part: Any, h: Any, c: Any, cell: Cell) -> tuple[Any, Any]:
     recurrent = op.Transpose(op.Concat(*cell.recurrent, axis=0), perm=[1, 0])
+    h = h if cell.rounded is None else cell.rounded(op, h)
     parts = op.Split(op.Add(part, op.MatMul(h, recurrent)), axis=-1, num_outputs=4, outputs=4)
     i, f = (op.Sigmoid(_gate(op, parts[k], c, k, k, cell)) for k in (0, 1))
     g = activation(op, _gate(op, parts[2], None, 2, None, cell), cell.activation)
@@ -120,6 +124,7 @@ def _step(op: Any, part: Any, h: Any, c: Any, cell: Cell) -> tuple[Any, Any]:
     o = op.Sigmoid(_gate(op, parts[3], c, 3, 2, cell))
     h = op.Mul(o, activation(op, c, cell.activation))
     if cell.projection is not None:
+        h = h if cell.rounded is None else cell.rounded(op, h)
         h = op.MatMul(h, op.Transpose(cell.projection, perm=[1, 0]))
         h = h if cell.projection_bias is None else op.Add(h, cell.projection_bias)
     if cell.proj_clip:

@@ -222,6 +222,18 @@ def test_steps_in_a_row_give_what_the_interpreter_gives(tmp_path, name):
         at = {s: got[f"{s}.next"] for s in states}
 
 
+def test_a_state_of_any_batch(tmp_path):
+    x, h, y = fed(1, INPUTS), state(1, 4, name="h"), T(type="FLOAT32", name="y")
+    x.dynamic = h.dynamic = (0,)
+    made = Op("RNN", [x, weights(4, INPUTS), weights(4, 4), weights(4), h], [y], "RNNOptions")
+    path = saved(tmp_path, model(G([x], [y], [made])))
+    hub = agree(path, {"x": fed(3, INPUTS).value, "h": fed(3, 4).value})
+    assert hub.graph.inputs[1].doc_string.endswith("0.0 at first")
+    found = onnxbridge.convert(path)
+    assert found.report.passed
+    assert onnxbridge.bisect(path, found.model).first is None
+
+
 def test_two_steps_of_one_state(tmp_path):
     x, h, y0, y1 = fed(2, INPUTS), state(2, 4, name="h"), T(type="FLOAT32", name="y0"), T(type="FLOAT32", name="y1")
     own = [weights(4, INPUTS), weights(4, 4), weights(4)]
@@ -373,5 +385,10 @@ def test_an_lstm_of_integers(tmp_path, name):
     if name == "LSTM":
         feeds |= {"h": _integers((2, 4), "INT8", 1).value, "c": RNG.integers(-4096, 4096, (2, 4)).astype(np.int16)}
     path = saved(tmp_path, model(G([x], [y], [made])))
-    agree(path, feeds, steps=8 if name == "LSTM" else 1)  # eight steps of the cell state, which has 16 bits
+    hub = agree(path, feeds, steps=8 if name == "LSTM" else 1)  # eight steps of the cell state, which has 16 bits
+    assert [v.doc_string.rpartition("; ")[2] for v in hub.graph.inputs[1:]] == ["2 at first", "0 at first"][: len(feeds) - 1]
     assert onnxbridge.convert(path).report.passed
+    reference = Interpreter(str(path))
+    reference.allocate_tensors()
+    first = {d["name"]: reference.get_tensor(d["index"]) for d in reference.get_tensor_details() if d["name"] in ("h", "c")}
+    assert (first["h"] == 2).all() and not first["c"].any()

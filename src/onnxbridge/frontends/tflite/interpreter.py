@@ -117,7 +117,7 @@ def _run(interpreter: Any, found: states.Stateless, feeds: Arrays) -> dict[str, 
             if signature.graph:
                 return _run_signature(interpreter, signature, inputs)
             for name, index in signature.inputs:
-                if tensors[index].type != "STRING" and index not in variables.values():
+                if tensors[index].type != "STRING":
                     interpreter.resize_tensor_input(index, np.shape(inputs[name]))
             interpreter.allocate_tensors()
             interpreter.reset_all_variables()

@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.formats.tflite import constants, read_model
+from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
 from onnxbridge.frontends.tflite.signatures import signature_of
 from onnxbridge.hub.ir import states
@@ -49,8 +52,17 @@ class Stateless:
         for value in hub.graph.inputs:
             if value.name is not None and value.name in self.states:
                 tensor = self.initial.get(value.name)
-                constant = None if tensor is None else constants.constant(self.model.path, tensor)
-                states.describe(value, None if constant is None else constant.numpy())
+                states.describe(value, None if tensor is None else _first_value(self.model.path, tensor))
+
+
+def _first_value(path: str, tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """The value of a state before the first run; one element for a variable tensor, whose elements are the same."""
+    if not tensor.is_variable:
+        found = constants.constant(path, tensor)
+        return None if found is None else found.numpy()
+    dtype, q = hub_dtype(tensor.type), tensor.quantization
+    # the interpreter fills variable tensors of int8 with their zero point, others with the integer 0
+    return None if dtype is None else np.full(1, q.zero_point[0] if q is not None and tensor.type == "INT8" else 0, dtype.numpy())
 
 
 def read(path: str | os.PathLike[str], key: str | None) -> Stateless:

@@ -52,6 +52,7 @@ class Op:
     values: dict[str, Any] = field(default_factory=dict)
     custom_options: bytes = b""
     second: bool = False
+    intermediates: list[T] = field(default_factory=list)
     version: int = 1
 
 
@@ -76,7 +77,7 @@ def model(*graphs: G, signatures: tuple[Any, ...] = (), **more: Any) -> bytes:
     numbers: dict[int, tuple[int, int]] = {}
     for g, graph in enumerate(graphs):
         found: list[T] = []
-        for t in [*graph.inputs, *(t for o in graph.ops for t in (*o.inputs, *o.outputs)), *graph.outputs]:
+        for t in [*graph.inputs, *(t for o in graph.ops for t in (*o.inputs, *o.outputs, *o.intermediates)), *graph.outputs]:
             if t is not None and not any(t is f for f in found):
                 found.append(t)
         sub = s.SubGraphT()
@@ -146,6 +147,7 @@ def _operator(s: Any, made: Any, codes: dict[str, int], o: Op, index: Any) -> An
     operator = s.OperatorT()
     operator.opcodeIndex = codes[o.name]
     operator.inputs, operator.outputs = [index(t) for t in o.inputs], [index(t) for t in o.outputs]
+    operator.intermediates = [index(t) for t in o.intermediates]
     if o.options:
         values = getattr(s, f"{o.options}T")()
         for name, value in o.values.items():

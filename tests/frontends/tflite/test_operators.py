@@ -15,11 +15,13 @@ from tests.frontends.tflite.samples import SAMPLES, Sample
 
 # operators with tests of their own, in this or another file
 TESTED_ELSEWHERE = {
-    "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY", "DEQUANTIZE", "DILATE", "HASHTABLE", "HASHTABLE_FIND",
-    "HASHTABLE_SIZE", "IF", "Landmarks2TransformMatrix", "QUANTIZE", "REDUCE_WINDOW", "STABLEHLO_ADD", "STABLEHLO_AND",
+    "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CALL_ONCE", "Convolution2DTransposeBias", "DENSIFY",
+    "DEQUANTIZE", "DILATE", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_SIZE", "IF", "LSTM", "Landmarks2TransformMatrix",
+    "MULTINOMIAL", "QUANTIZE", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "REDUCE_WINDOW", "RNN", "STABLEHLO_ADD",
+    "STABLEHLO_AND",
     "STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_GATHER", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM", "STABLEHLO_MULTIPLY",
     "STABLEHLO_PAD", "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_RNG_BIT_GENERATOR", "STABLEHLO_SCATTER", "STABLEHLO_SHIFT_LEFT",
-    "TFLite_Detection_PostProcess", "TransformLandmarks", "TransformTensorBilinear", "WHILE"
+    "SVDF", "TFLite_Detection_PostProcess", "TransformLandmarks", "TransformTensorBilinear", "WHILE", "basic::LSTM",
 }  # fmt: skip
 # operators whose quantized result must have the parameters of the input
 SAME_PARAMETERS = {

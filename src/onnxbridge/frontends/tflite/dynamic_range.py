@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,11 @@ _F = np.float32
 OPERATORS = {
     "BATCH_MATMUL": (0, 1, True), "CONV_2D": (0, 1, False), "DEPTHWISE_CONV_2D": (0, 1, False), "FULLY_CONNECTED": (0, 1, True),
     "TRANSPOSE_CONV": (2, 1, False),
+}  # fmt: skip
+# by recurrent operator, the index of weights; they round their input and their state in every step, each row on its own
+RECURRENT = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": 2, "BIDIRECTIONAL_SEQUENCE_RNN": 1, "LSTM": 2, "RNN": 1, "SVDF": 1,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": 2, "UNIDIRECTIONAL_SEQUENCE_RNN": 1,
 }  # fmt: skip
 _ALWAYS_ASYMMETRIC = frozenset({"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 _WEIGHTS = frozenset({ir.DataType.INT8, ir.DataType.INT4, ir.DataType.INT2})
@@ -43,6 +48,17 @@ def quantized_inputs(op: Any, rule: Rule, args: list[Any], attrs: Mapping[str, A
     row = rank - 2 if attrs.get("adj_x") else rank - 1
     axes = [row] if by_row else list(range(1, rank))
     return [*args[:position], (_asymmetric if asymmetric else _symmetric)(op, x, axes), *args[position + 1 :]]
+
+
+def rounding_of_rows(rule: Rule, args: list[Any], asymmetric: bool) -> Callable[[Any, Any], Any] | None:
+    """How a recurrent operator rounds a row before the product with its weights; None if the weights are not integers, or the
+    input is quantized."""
+    if rule.op not in RECURRENT or len(args) <= RECURRENT[rule.op]:
+        return None
+    x, weights = args[0], args[RECURRENT[rule.op]]
+    if not isinstance(weights, Quantized) or weights.dtype not in _WEIGHTS or not isinstance(x, ir.Value):
+        return None
+    return lambda op, row: (_asymmetric if asymmetric else _symmetric)(op, row, [-1])
 
 
 def _symmetric(op: Any, x: Any, axes: list[int]) -> Any:

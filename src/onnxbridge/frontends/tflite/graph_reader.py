@@ -13,6 +13,7 @@ from onnxbridge.formats.tflite import constants
 from onnxbridge.formats.tflite.dtypes import NOT_TENSORS, hub_dtype
 from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
 from onnxbridge.formats.tflite.read_model import ENUMS
+from onnxbridge.frontends.tflite import states
 from onnxbridge.frontends.tflite.ops import rule
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized
 from onnxbridge.frontends.tflite.target import TFLiteTarget
@@ -173,6 +174,8 @@ class _Reader:
             attrs.setdefault("out_data_type", result)
         if operator.name == "BITCAST":
             attrs["type"] = result
+        if operator.name == "MULTINOMIAL":
+            attrs["output_dtype"] = result
         if operator.name == "CALL_ONCE":
             attrs["initializes"] = {o.name for o in self._graph(operator.options.get("init_subgraph_index", 0)).operators}
         if operator.name == "HASHTABLE":
@@ -189,7 +192,7 @@ class _Reader:
         inputs = tuple(Ref((scope, i)) if i >= 0 else None for i in operator.inputs)
         name = next((graph.tensors[o].name for o in operator.outputs if o >= 0), operator.name)
         types = {graph.tensors[i].type for i in (*operator.inputs, *operator.outputs) if i >= 0}
-        called = f"complex::{operator.name}" if any(t.startswith("COMPLEX") for t in types) else operator.name
+        called = f"complex::{operator.name}" if any(t.startswith("COMPLEX") for t in types) else states.called(operator)
         return Call(called, inputs, attrs, outputs, SourceLocation(node=name))
 
     def _kept_sizes(self, body: int) -> list[tuple[int | None, ...]]:

@@ -45,14 +45,16 @@ def content(found: Stateless) -> bytes | None:
 
 
 def _without_variables(file: Any, found: Stateless) -> None:
-    index, signature = found.signature.graph, found.signature
+    index, signature, variables = found.signature.graph, found.signature, found.variables
     graph, own = file.subgraphs[index], found.model.graphs[index]
     for tensor, (g, i) in found.constants.items():
         graph.tensors[tensor].buffer = file.subgraphs[g].tensors[i].buffer
     graph.operators = [graph.operators[position] for position in found.kept]
     for written, operator in zip(graph.operators, own.operators, strict=True):
-        written.inputs = list(operator.inputs)
-    graph.inputs, graph.outputs = list(own.inputs), list(own.outputs)
+        written.inputs = [variables.get(i, i) for i in operator.inputs]
+    # variable tensors are not inputs and outputs of the file: their values are set and read as they are
+    graph.inputs = [i for i in own.inputs if i not in variables.values()]
+    graph.outputs = [i for i in own.outputs if i not in variables]
     for described in file.signatureDefs or ():
         if described.signatureKey == signature.key.encode():
             described.inputs, described.outputs = _named(signature.inputs), _named(signature.outputs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxbridge import frameworks
 from onnxbridge.errors import MissingFrameworkError, UsageError, VerificationError, first_line
-from onnxbridge.formats.tflite.model import Model, Signature, Tensor
+from onnxbridge.formats.tflite.model import Signature, Tensor
 from onnxbridge.formats.tflite.schema import PACKAGE
 from onnxbridge.frontends.tflite import interpreted_file, states
 from onnxbridge.hub.ir import strings
@@ -34,10 +34,10 @@ def require() -> None:
 
 
 def runner(path: str | os.PathLike[str], key: str | None) -> Run:
-    """Runs a signature. Variables are inputs and outputs; the states of recurrent layers start at zero in every run."""
+    """Runs a signature. Variables are inputs and outputs; the states of layers of sequences start at zero in every run."""
     found = states.read(path, key)
     interpreter = _interpreter(path, found)
-    return lambda feeds: _run(interpreter, found.model, found.signature, feeds)
+    return lambda feeds: _run(interpreter, found, feeds)
 
 
 def watch(path: str | os.PathLike[str], key: str | None, feeds: Arrays, see: Callable[[str, Any], None]) -> bool:
@@ -48,11 +48,11 @@ def watch(path: str | os.PathLike[str], key: str | None, feeds: Arrays, see: Cal
     if signature.graph:
         return False
     interpreter = _interpreter(path, found, experimental_preserve_all_tensors=True)
-    _run(interpreter, model, signature, feeds)
+    _run(interpreter, found, feeds)
     for index, tensor in enumerate(model.graphs[0].tensors):
-        if tensor.data is None:
+        if tensor.data is None and not tensor.is_variable:
             try:
-                value = interpreter.get_tensor(index)
+                value = interpreter.get_tensor(found.variables.get(index, index))
             except ValueError:  # a tensor that no kernel has computed
                 continue
             if np.iscomplexobj(value):
@@ -105,11 +105,12 @@ def _check_kernels(interpreter: Any) -> None:
             raise MissingFrameworkError(f"its interpreter has no kernel for the custom operator {name}") from error
 
 
-def _run(interpreter: Any, model: Model, signature: Signature, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def _run(interpreter: Any, found: states.Stateless, feeds: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    signature, variables = found.signature, found.variables
     missing = [name for name, _ in signature.inputs if name not in feeds]
     if missing:
         raise UsageError(f"the inputs are {', '.join(n for n, _ in signature.inputs)}; {', '.join(missing)} is missing")
-    tensors = model.graphs[signature.graph].tensors
+    tensors = found.model.graphs[signature.graph].tensors
     inputs = {name: _as_run(feeds[name], tensors[index]) for name, index in signature.inputs}
     try:
         with frameworks.quiet():
@@ -123,7 +124,7 @@ def _run(interpreter: Any, model: Model, signature: Signature, feeds: Arrays) ->
             for name, index in signature.inputs:
                 interpreter.set_tensor(index, inputs[name])
             interpreter.invoke()
-            return {name: _as_fed(interpreter.get_tensor(index)) for name, index in signature.outputs}
+            return {name: _as_fed(interpreter.get_tensor(variables.get(index, index))) for name, index in signature.outputs}
     except (ValueError, RuntimeError) as error:
         raise VerificationError(f"TensorFlow Lite cannot run the model: {first_line(error)}") from error
 

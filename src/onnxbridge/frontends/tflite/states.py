@@ -1,21 +1,30 @@
 """Variables that a TensorFlow Lite model keeps between runs. ONNX models have no state: each is an input, and its next value an
-output."""
+output.
+
+There are two kinds: resources, which operators of their own read and assign, and variable tensors, which LSTM, RNN and SVDF
+update. Layers of whole sequences have variable tensors as well, but these start at zero in every run.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxbridge.formats.tflite import constants, read_model
+from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Graph, Model, Operator, Signature, Tensor
 from onnxbridge.frontends.tflite.signatures import signature_of
 from onnxbridge.hub.ir import states
 from onnxbridge.hub.ir.unique_name import unique_name
 
 OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+# Operators that compute one step from variable tensors, which they update: the number of their outputs, and those inputs.
+STEPS = {"LSTM": (1, (18, 19)), "basic::LSTM": (4, (1, 4)), "RNN": (1, (4,)), "SVDF": (1, (4,))}
 Place = tuple[int, int]
 """A tensor: the index of its graph, and its own."""
 
@@ -23,7 +32,11 @@ Place = tuple[int, int]
 @dataclass
 class Stateless:
     """A model without variables, and what was changed for it in the signature's graph: the positions of the operators that are
-    kept, and constants in place of variables that are only read. `initial` has the constants at which states start, by name."""
+    kept, and constants in place of variables that are only read. `initial` has the constants at which states start, by name, and
+    `variables` the variable tensors that have a next value after a run, by the tensor that stands for this value.
+
+    `is_changed` is whether operators were left out.
+    """
 
     model: Model
     signature: Signature
@@ -31,6 +44,7 @@ class Stateless:
     constants: dict[int, Place] = field(default_factory=dict)
     states: Sequence[str] = ()
     initial: dict[str, Tensor] = field(default_factory=dict)
+    variables: dict[int, int] = field(default_factory=dict)
     is_changed: bool = False
 
     def describe(self, hub: ir.Model) -> None:
@@ -38,8 +52,17 @@ class Stateless:
         for value in hub.graph.inputs:
             if value.name is not None and value.name in self.states:
                 tensor = self.initial.get(value.name)
-                constant = None if tensor is None else constants.constant(self.model.path, tensor)
-                states.describe(value, None if constant is None else constant.numpy())
+                states.describe(value, None if tensor is None else _first_value(self.model.path, tensor))
+
+
+def _first_value(path: str, tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """The value of a state before the first run; one element for a variable tensor, whose elements are the same."""
+    if not tensor.is_variable:
+        found = constants.constant(path, tensor)
+        return None if found is None else found.numpy()
+    dtype, q = hub_dtype(tensor.type), tensor.quantization
+    # the interpreter fills variable tensors of int8 with their zero point, others with the integer 0
+    return None if dtype is None else np.full(1, q.zero_point[0] if q is not None and tensor.type == "INT8" else 0, dtype.numpy())
 
 
 def read(path: str | os.PathLike[str], key: str | None) -> Stateless:
@@ -51,13 +74,14 @@ def read(path: str | os.PathLike[str], key: str | None) -> Stateless:
 def stateless(model: Model, signature: Signature) -> Stateless:
     """The model with the variables of the signature's graph as inputs and outputs; unchanged where branches or loops use them."""
     graph = model.graphs[signature.graph]
-    found = _Variables(model, graph)
-    if not any(o.name in OPERATORS for o in graph.operators) or not found.trace():
+    found = _Variables(model, signature.graph)
+    has_resources = any(o.name in OPERATORS for o in graph.operators)
+    if not has_resources and not any(called(o) in STEPS for o in graph.operators) or not found.trace():
         return Stateless(model, signature)
     keys = [key for key in found.starts if key in found.written]
     used = {name for name, _ in (*signature.inputs, *signature.outputs)}
     names = {key: unique_name(key[1] or "state", used) for key in keys}
-    tensors = list(graph.tensors)
+    tensors = [*graph.tensors, *found.added]
     for index, (g, i) in found.constants.items():
         constant = model.graphs[g].tensors[i]
         tensors[index] = replace(tensors[index], data=constant.data, offset=constant.offset)
@@ -76,19 +100,27 @@ def stateless(model: Model, signature: Signature) -> Stateless:
     )  # fmt: skip
     initial = {names[key]: model.graphs[g].tensors[i] for key, (g, i) in found.initial.items() if key in names}
     return Stateless(
-        replace(model, graphs=graphs), own, list(found.kept), found.constants, list(names.values()), initial, is_changed=True
-    )
+        replace(model, graphs=graphs), own, list(found.kept), found.constants, list(names.values()), initial, found.variables,
+        is_changed=has_resources,
+    )  # fmt: skip
 
 
-Key = tuple[str, str]
+def called(operator: Operator) -> str:
+    """The name of an operator; LSTM has two kernels with different inputs."""
+    return "basic::LSTM" if operator.name == "LSTM" and operator.options.get("kernel_type") == "BASIC" else operator.name
+
+
+Key = tuple[str | int, str]
+"""A variable: its container and name, or the index and name of a variable tensor."""
 
 
 class _Variables:
-    """The variables of a graph, by container and name: `starts` are the tensors with their values at the beginning of a run, and
-    `values` those at its end. `initial` are the constants that they start at when the model is loaded."""
+    """The variables of a graph: `starts` are the tensors with their values at the beginning of a run, and
+    `values` those at its end. `initial` are the constants that they start at when the model is loaded. `added` are tensors for
+    next values of variable tensors, and `variables` the variable tensors by these."""
 
-    def __init__(self, model: Model, graph: Graph) -> None:
-        self._model, self._graph = model, graph
+    def __init__(self, model: Model, graph: int) -> None:
+        self._model, self._index, self._graph = model, graph, model.graphs[graph]
         self.starts: dict[Key, int] = {}
         self.values: dict[Key, int] = {}
         self.written: set[Key] = set()
@@ -96,6 +128,8 @@ class _Variables:
         self.constants: dict[int, Place] = {}
         self.replaced: dict[int, int] = {}
         self.kept: dict[int, Operator] = {}
+        self.added: list[Tensor] = []
+        self.variables: dict[int, int] = {}
 
     def trace(self) -> bool:
         """Follow the operators in their order; False if something else uses a variable, or one that is only read has no value."""
@@ -124,12 +158,35 @@ class _Variables:
             elif any(i in handles for i in inputs):
                 return False
             else:
-                self.kept[position] = replace(operator, inputs=inputs)
+                self.kept[position] = replace(operator, inputs=inputs, outputs=(*operator.outputs, *self._update(operator)))
         for key in [k for k in self.starts if k not in self.written]:
             if key not in self.initial:
                 return False
             self.constants[self.starts[key]] = self.initial[key]
         return True
+
+    def _update(self, operator: Operator) -> list[int]:
+        """The tensors for the next values of the variable tensors that an operator updates: outputs after its own.
+
+        None for other graphs than the first, whose variable tensors the interpreter does not show.
+        """
+        count, positions = STEPS.get(called(operator), (0, ()))
+        own = [operator.inputs[p] for p in positions if p < len(operator.inputs)]
+        of_graph = self._graph.tensors
+        are_states = all(i >= 0 and of_graph[i].is_variable and i not in self._graph.inputs for i in own)
+        if self._index or not are_states or len(own) < len(positions) or len(operator.outputs) != count:
+            return []
+        made = []
+        for i in own:
+            key = i, of_graph[i].name
+            if key not in self.values:
+                self.starts[key], self.initial[key] = i, (self._index, i)
+                self.written.add(key)
+            made.append(len(of_graph) + len(self.added))
+            self.added.append(replace(of_graph[i], name=states.next_name(of_graph[i].name), is_variable=False))
+            self.values[key] = self.replaced[i] = made[-1]
+            self.variables[made[-1]] = i
+        return made
 
     def _only_variables(self, operator: Operator) -> bool:
         return all(o.name in ("VAR_HANDLE", "ASSIGN_VARIABLE") for o in self._initializer(operator).operators)

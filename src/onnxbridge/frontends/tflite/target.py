@@ -12,7 +12,7 @@ from onnxbridge.errors import Unsupported
 from onnxbridge.formats.tflite.dtypes import hub_dtype
 from onnxbridge.formats.tflite.model import Tensor
 from onnxbridge.frontends.tflite import states
-from onnxbridge.frontends.tflite.dynamic_range import quantized_inputs
+from onnxbridge.frontends.tflite.dynamic_range import RECURRENT, quantized_inputs, rounding_of_rows
 from onnxbridge.frontends.tflite.fused_activation import activated
 from onnxbridge.frontends.tflite.quantized import TYPES, Quantized, floats, stored
 from onnxbridge.hub.builder.target import HubTarget, merge_shapes
@@ -48,6 +48,8 @@ class TFLiteTarget(HubTarget):
         if on_integers:
             return super().apply(rule, call, stored(self.writer, args), attrs)
         asymmetric = bool(call.outputs) and call.outputs[0] in self._asymmetric
+        if rule.op in RECURRENT:
+            attrs["rounded"] = rounding_of_rows(rule, args, asymmetric)
         args = quantized_inputs(self.writer, rule, args, attrs, asymmetric)
         return super().apply(rule, call, floats(self.writer, args), attrs)
 

@@ -1,4 +1,4 @@
-"""Random bits from a state: the same bits as TensorFlow Lite's kernel."""
+"""Random samples, new ones in every run, and random bits from a state: the same bits as TensorFlow Lite's kernel."""
 
 import math
 
@@ -7,10 +7,28 @@ import onnx_ir as ir
 
 from onnxbridge.errors import Unsupported
 from onnxbridge.frontends.tensorflow.counter_based_random import high, joined, low, philox, threefry
+from onnxbridge.frontends.tensorflow.ops import random as tf
 from onnxbridge.frontends.tflite.ops import rule
 
 D = ir.DataType
 _WORDS = {"THREEFRY": 2, "PHILOX": 4, "DEFAULT": 4}
+SAMPLES = "other samples of the same distribution than TensorFlow Lite's"
+
+
+@rule("RANDOM_UNIFORM", limits=SAMPLES, kind="random")
+def random_uniform(op, shape, *, seed=0, seed2=0):
+    return tf.uniform(op, shape)
+
+
+@rule("RANDOM_STANDARD_NORMAL", limits=SAMPLES, kind="random")
+def random_standard_normal(op, shape, *, seed=0, seed2=0):
+    return tf.normal(op, shape)
+
+
+@rule("MULTINOMIAL", limits=SAMPLES, kind="random")
+def multinomial(op, logits, num_samples, *, seed=0, seed2=0, output_dtype):
+    """`output_dtype` is that of the result."""
+    return tf.multinomial(op, logits, num_samples, output_dtype=output_dtype)
 
 
 @rule("STABLEHLO_RNG_BIT_GENERATOR", limits="a static shape")

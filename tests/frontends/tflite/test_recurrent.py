@@ -8,7 +8,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import onnxbridge
-from onnxbridge.errors import ConversionError
+from onnxbridge.errors import ConversionError, LimitError
 from tests.frontends.tflite.build import G, Op, T, constant, model
 from tests.frontends.tflite.compare import agree, hub_of, kinds, saved
 
@@ -288,6 +288,13 @@ def test_other_inputs_than_the_operator_has_are_refused(tmp_path, name, count, o
     with pytest.raises(ConversionError) as raised:
         hub_of(saved(tmp_path, model(G([x], [*made, y], ops))))
     assert name in str(raised.value) and raised.value.exit_code == 3
+
+
+def test_a_state_of_an_enormous_shape_is_refused(tmp_path):
+    inputs = [fed(2, 5, INPUTS), weights(4, INPUTS), weights(4, 4), weights(4), state(1 << 30, 1 << 30)]
+    path, _ = file_of(tmp_path, "UNIDIRECTIONAL_SEQUENCE_RNN", inputs, "SequenceRNNOptions", {})
+    with pytest.raises(LimitError, match="the variable 't4' of shape"):
+        hub_of(path)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 5, 8, 11, 12, 16])

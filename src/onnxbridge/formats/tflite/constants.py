@@ -19,6 +19,7 @@ def constant(path: str, tensor: Tensor) -> ir.TensorProtocol | None:
 
     Raises:
         UnsafeFileError: for strings or sparse data that do not match the shape.
+        LimitError: for a variable or a sparse tensor of more than `MAX_DENSE_BYTES`.
     """
     dtype = hub_dtype(tensor.type)
     shape = [s or 0 for s in tensor.sizes or ()]
@@ -26,6 +27,7 @@ def constant(path: str, tensor: Tensor) -> ir.TensorProtocol | None:
         return None
     if tensor.data is None:
         if tensor.is_variable or tensor.sizes is not None and 0 in shape and None not in tensor.sizes:
+            _check_size(path, tensor, shape, np.dtype(dtype.numpy()).itemsize)
             return ir.Tensor(np.zeros(shape, dtype.numpy()), dtype)
         return None
     if dtype == ir.DataType.STRING:
@@ -36,6 +38,13 @@ def constant(path: str, tensor: Tensor) -> ir.TensorProtocol | None:
         return ir.PackedTensor(tensor.data, dtype, shape=ir.Shape(shape))
     array = tensor.data.view(np.dtype(dtype.numpy()).newbyteorder("<")).reshape(shape)
     return MappedTensor(array, dtype, path, tensor.offset, shape=ir.Shape(shape))
+
+
+def _check_size(path: str, tensor: Tensor, shape: list[int], itemsize: int) -> None:
+    """Check the size of a tensor whose elements are not all in the file."""
+    if math.prod(shape) * itemsize > MAX_DENSE_BYTES:
+        kind = "variable" if tensor.is_variable else "sparse tensor"
+        raise LimitError(f"{path}: the {kind} {quoted(tensor.name)} of shape {shape} is larger than {MAX_DENSE_BYTES} bytes.")
 
 
 def _strings(path: str, tensor: Tensor, shape: list[int]) -> Array:
@@ -55,10 +64,7 @@ def _strings(path: str, tensor: Tensor, shape: list[int]) -> Array:
 
 def _dense(path: str, tensor: Tensor, sparsity: Sparsity, dtype: np.dtype[np.generic], shape: list[int]) -> Array:
     """A sparse tensor with its zeros. Dimensions that are split into blocks have an index of the block and one within it."""
-    if math.prod(shape) * dtype.itemsize > MAX_DENSE_BYTES:
-        raise LimitError(
-            f"{path}: the sparse tensor {quoted(tensor.name)} of shape {shape} is larger than {MAX_DENSE_BYTES} bytes."
-        )
+    _check_size(path, tensor, shape, dtype.itemsize)
     assert tensor.data is not None
     wrong = UnsafeFileError(f"{path}: the sparse tensor {quoted(tensor.name)} is damaged; get the file again.")
     if len(tensor.data) % dtype.itemsize:

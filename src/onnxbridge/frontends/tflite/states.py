@@ -168,7 +168,7 @@ class _Variables:
     def _update(self, operator: Operator) -> list[int]:
         """The tensors for the next values of the variable tensors that an operator updates: outputs after its own.
 
-        None for other graphs than the first, whose variable tensors the interpreter does not show.
+        There are none for other graphs than the first, whose variable tensors the interpreter does not show.
         """
         count, positions = STEPS.get(called(operator), (0, ()))
         own = [operator.inputs[p] for p in positions if p < len(operator.inputs)]

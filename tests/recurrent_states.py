@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
-STEPS, BATCH, FEATURES, HIDDEN = 5, 2, 3, 4
+STEPS, BATCH, FEATURES, HIDDEN = 3, 2, 5, 4
 
 
 def states_of(op):
@@ -55,7 +55,7 @@ def model(
         nodes.append(helper.make_node(op, given, results, hidden_size=HIDDEN, direction=direction, **more))
         outputs += [helper.make_tensor_value_info(f"{n}_{tag}", TensorProto.FLOAT, s) for n, s in used.items()]
     if lengths:
-        initializers.append(numpy_helper.from_array(np.array([3, 5], np.int32), "lengths"))
+        initializers.append(numpy_helper.from_array(np.array([2, 3], np.int32), "lengths"))
     declared = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
     graph = helper.make_graph(nodes, "recurrent", declared, outputs, initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import coremltools as ct
+from coremltools.converters.mil.mil import Program
 from coremltools.converters.mil.mil.passes.defs.optimize_linear import fuse_linear_bias
 from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY, register_pass
 
@@ -24,6 +25,17 @@ if _OWN["common::fuse_linear_bias"] not in PASS_REGISTRY:
             if any(v.val is not None and not v.rank for v in (add_or_sub_op.x, add_or_sub_op.y)):
                 return False
             return bool(fuse_linear_bias._try_to_transform(linear_op, add_or_sub_op, block))
+
+
+class ProgramValidatedSeldom(Program):  # type: ignore[misc]  # untyped base class
+    """A program that is not validated after each of coremltools' hundred passes, which takes half of a conversion.
+
+    It is validated where coremltools asks for the scopes as well: after each removal of dead code, and before it is written.
+    """
+
+    def validate(self, check_essential_scope: bool | None = False) -> None:
+        if check_essential_scope:
+            super().validate(check_essential_scope)
 
 
 def pipeline(float32: bool) -> Any:

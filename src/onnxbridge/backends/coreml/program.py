@@ -18,7 +18,7 @@ from coremltools.converters.mil.mil.var import Var
 from onnxbridge.backends.coreml.artifact import CoreMLModel
 from onnxbridge.backends.coreml.compression.check_compression import WeightKey, check, original_weights
 from onnxbridge.backends.coreml.compression.compress import compress
-from onnxbridge.backends.coreml.coremltools_passes import pipeline
+from onnxbridge.backends.coreml.coremltools_passes import ProgramValidatedSeldom, pipeline
 from onnxbridge.backends.coreml.coremltools_shape_inference import fast_reshape_inference
 from onnxbridge.backends.coreml.element_types import HUB_DTYPES, LOSSY, NARROW, cast, is_float, mil_type, narrow, wrapped
 from onnxbridge.backends.coreml.interface.features import Interface, placeholder_like, scalar_if_declared
@@ -248,7 +248,7 @@ def build(model: ir.Model, options: CoreMLOptions, target: Callable[[Any], MilTa
     noted = {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)}
     interface.notes += [f"{dtype_name(dtype)} values are computed in {LOSSY[dtype]} in Core ML, first {name}"
                         for dtype, name in mil.lossy.items() if dtype not in noted]  # fmt: skip
-    program = Program()
+    program = ProgramValidatedSeldom()
     program.add_function("main", function)
     interface.fp32_selection = fp16_selection.find(program, fp16_selection.names(mil.selection_ops))
     interface.fp32_requested = float32_ops.find(mil.float32_ops)
